@@ -1,0 +1,1 @@
+//! NCCL on CPU memory.

@@ -1,0 +1,2 @@
+//! The command rejoin.
+fn main() {}

@@ -1,0 +1,15 @@
+//! Keeps a multi-GPU training job running when one of its ranks dies.
+//!
+//! ```text
+//! request -> journal -> handle -> backend / nccl      what an application asks for, recorded before it is done
+//!                \________ agent ________/            send_request: gate, resolve, append, execute, bind
+//! membership -> recovery -> session                   who is alive, how a rank comes back, what an application sees
+//! ```
+#![deny(unsafe_code)]
+
+pub mod sync;
+
+pub mod error;
+pub mod backend;
+
+pub use error::Status;

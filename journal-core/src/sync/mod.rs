@@ -1,0 +1,16 @@
+//! What protocols are built from: atomics (loom's under `cfg(loom)`), storage words, futexes, robust mutexes.
+//!
+//! Protocol code takes its words from [`Words`], never from a pointer: mapped memory in the product,
+//! heap-built cells under loom (casting zeroed bytes to loom atomics would alias them all).
+
+#[cfg(loom)]
+pub use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+#[cfg(not(loom))]
+pub use core::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+
+#[allow(unsafe_code)]
+pub mod futex;
+#[allow(unsafe_code)]
+pub mod robust;
+mod words;
+pub use words::{HeapWords, Words};
