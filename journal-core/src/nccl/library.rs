@@ -245,3 +245,24 @@ impl NcclLibrary {
         }
     }
 }
+
+/// Path of the NCCL to load: as asked for, else `libnccl.so.2` by the loader's search; for the host backend
+/// `librejoin_host_nccl.so` beside the program, in its `deps` folder, or in `../lib`.
+pub fn locate(asked: Option<&Path>, backend: crate::backend::BackendKind) -> PathBuf {
+    if let Some(path) = asked {
+        return path.to_path_buf();
+    }
+    match backend {
+        crate::backend::BackendKind::Cuda => PathBuf::from("libnccl.so.2"),
+        crate::backend::BackendKind::Host => find_companion("librejoin_host_nccl.so").unwrap_or_else(|| "librejoin_host_nccl.so".into()),
+    }
+}
+
+/// A shared object that is shipped with the program: beside it, in `deps`, or in `../lib`.
+pub fn find_companion(name: &str) -> Option<PathBuf> {
+    let program = std::env::current_exe().ok()?;
+    let beside = program.parent()?;
+    [beside.join(name), beside.join("deps").join(name), beside.join("../lib").join(name), beside.join("..").join(name)]
+        .into_iter()
+        .find(|path| path.is_file())
+}
