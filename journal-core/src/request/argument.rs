@@ -68,8 +68,8 @@ impl ArgType {
     pub(super) fn bytes_fit(self, bytes: &[u8]) -> bool {
         match self {
             Self::Text => core::str::from_utf8(bytes).is_ok(),
-            Self::UniqueId => bytes.len() % UNIQUE_ID_BYTES == 0,
-            Self::Ranks => bytes.len() % 4 == 0,
+            Self::UniqueId => bytes.len().is_multiple_of(UNIQUE_ID_BYTES),
+            Self::Ranks => bytes.len().is_multiple_of(4),
             _ => true,
         }
     }
