@@ -82,8 +82,12 @@ impl<'a> Attempt<'a> {
     }
 
     fn resume(&mut self) -> Result<(), Error> {
-        self.write_report()?;
+        self.contribute()?;
         self.barrier(Stage::Resume, true, &self.all)?;
+        if self.leader {
+            // Before the step opens, so that its first commit finds the report to add the total to.
+            self.membership().write_report(self.epoch, self.failed_ranks(), self.strategy)?;
+        }
         let step = self.membership().reopen(self.epoch)?;
         let agent = &self.core.agent;
         agent.enter_epoch(self.epoch);

@@ -28,7 +28,6 @@ impl Attempt<'_> {
         for rank in &newcomers {
             self.membership().await_blob(scope, &ready(*rank), set_up_deadline)?;
         }
-        self.clock.replacement_ready();
         let table = self.core.states();
         prepared::restore(&self.core.agent, &table, self.resume_step())?;
         for rank in newcomers {
