@@ -277,14 +277,10 @@ fn child(address_space: Option<u64>) -> String {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", "backend::host::tests::child_prints_its_addresses", "--ignored", "--nocapture", "--test-threads=1"]);
     if let Some(limit) = address_space {
-        let limit = libc::rlimit { rlim_cur: limit, rlim_max: limit };
-        // SAFETY: setrlimit is async-signal-safe.
-        unsafe {
-            command.pre_exec(move || match libc::setrlimit(libc::RLIMIT_AS, &raw const limit) {
-                0 => Ok(()),
-                _ => Err(std::io::Error::last_os_error()),
-            });
-        }
+        let limits = rustix::process::Rlimit { current: Some(limit), maximum: Some(limit) };
+        let limit = move || Ok(rustix::process::setrlimit(rustix::process::Resource::As, limits)?);
+        // SAFETY: one system call, which is async-signal-safe.
+        unsafe { command.pre_exec(limit) };
     }
     let output = command.output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
