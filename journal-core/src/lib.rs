@@ -10,6 +10,7 @@
 pub mod sync;
 
 pub mod error;
+pub mod journal;
 pub mod backend;
 
 pub use error::Status;
