@@ -11,6 +11,7 @@ pub mod sync;
 
 pub mod error;
 pub mod request;
+pub mod journal;
 pub mod handle;
 pub mod backend;
 
