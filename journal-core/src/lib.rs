@@ -14,5 +14,6 @@ pub mod request;
 pub mod journal;
 pub mod handle;
 pub mod backend;
+pub mod membership;
 
 pub use error::Status;
