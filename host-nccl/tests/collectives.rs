@@ -66,9 +66,9 @@ fn out<E>(v: &mut [E]) -> *mut c_void {
     v.as_mut_ptr().cast()
 }
 
-/// Small, one slot exactly, and several rounds with a rest.
+/// Small, one slot exactly, and a second round with a rest.
 fn counts(bytes: usize) -> [usize; 4] {
-    [1, 17, 256 * 1024 / bytes, 600_000 / bytes + 3]
+    [1, 17, 256 * 1024 / bytes, 270_000 / bytes + 3]
 }
 
 fn reference(op: i32, nranks: usize, index: usize) -> i64 {
