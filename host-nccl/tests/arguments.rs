@@ -1,5 +1,5 @@
 //! Hostile and careless arguments give NCCL's errors, never a crash.
-#![allow(unsafe_code)]
+#![allow(unsafe_code, clippy::multiple_unsafe_ops_per_block)]
 
 mod ranks;
 

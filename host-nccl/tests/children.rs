@@ -1,5 +1,5 @@
 //! Communicators out of communicators: split, shrink, grow, and the new-rank calls.
-#![allow(unsafe_code)]
+#![allow(unsafe_code, clippy::multiple_unsafe_ops_per_block)]
 
 mod ranks;
 

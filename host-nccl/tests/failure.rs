@@ -1,5 +1,5 @@
 //! How it fails: like NCCL between GPUs of one host.
-#![allow(unsafe_code)]
+#![allow(unsafe_code, clippy::multiple_unsafe_ops_per_block)]
 
 mod ranks;
 
@@ -299,5 +299,57 @@ fn blocking_and_non_blocking_communicators_do_not_mix_in_a_group() {
         assert!(stream.is_idle(), "a failed group launches nothing");
         a.destroy();
         b.destroy();
+    });
+}
+
+#[test]
+fn one_failed_call_of_a_group_aborts_the_others() {
+    threads("cascade", 1, |_, id| {
+        let other = ranks::unique_id();
+        // Good once; a second use of rank 0 fails.
+        let used = Comm::init(1, other, 0, true);
+        let (mut waiting, mut failing) = (core::ptr::null_mut(), core::ptr::null_mut());
+        ok(ncclGroupStart());
+        // SAFETY: the slots live until the group has ended.
+        unsafe {
+            ok(ncclCommInitRank(&mut waiting, 2, id, 0));
+            ok(ncclCommInitRank(&mut failing, 1, other, 0));
+        }
+        // Rank 1 of the first never comes: without the cascade this would wait for ever.
+        assert_ne!(ncclGroupEnd(), SUCCESS);
+        assert!(waiting.is_null() && failing.is_null());
+        used.destroy();
+    });
+}
+
+#[test]
+fn a_failed_group_makes_no_communicators_but_still_aborts() {
+    threads("failed group", 1, |_, id| {
+        let doomed = Comm::init(1, ranks::unique_id(), 0, true);
+        let mut comm = core::ptr::null_mut();
+        ok(ncclGroupStart());
+        ok(ncclCommAbort(doomed.0));
+        // SAFETY: the slot lives until the group has ended.
+        unsafe {
+            ok(ncclCommInitRank(&mut comm, 2, id, 0));
+            assert!(!comm.is_null());
+            assert_eq!(ncclCommInitRank(core::ptr::null_mut(), 2, id, 0), INVALID_ARGUMENT);
+            assert_eq!(ncclCommInitRank(&mut core::ptr::null_mut(), 0, id, 0), INVALID_ARGUMENT);
+        }
+        assert_eq!(ncclGroupEnd(), INVALID_ARGUMENT);
+        assert!(comm.is_null());
+        assert_eq!(ncclCommAbort(doomed.0), INVALID_ARGUMENT, "gone");
+    });
+}
+
+#[test]
+fn revoke_and_abort_in_one_group_both_end() {
+    threads("revoke and abort", 1, |_, id| {
+        let comm = Comm::init(1, id, 0, true);
+        ok(ncclGroupStart());
+        ok(ncclCommRevoke(comm.0, 0));
+        ok(ncclCommAbort(comm.0));
+        ok(ncclGroupEnd());
+        assert_eq!(ncclCommAbort(comm.0), INVALID_ARGUMENT);
     });
 }

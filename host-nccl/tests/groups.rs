@@ -1,5 +1,5 @@
 //! Groups, sends and receives.
-#![allow(unsafe_code)]
+#![allow(unsafe_code, clippy::multiple_unsafe_ops_per_block)]
 
 mod ranks;
 

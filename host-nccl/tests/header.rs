@@ -1,5 +1,5 @@
 //! The header, and a C program that uses it.
-#![allow(unsafe_code)]
+#![allow(unsafe_code, clippy::multiple_unsafe_ops_per_block)]
 
 mod ranks;
 

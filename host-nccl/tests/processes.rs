@@ -1,5 +1,5 @@
 //! Ranks as processes: this test binary starts itself again. Killed ranks, and a root that is gone.
-#![allow(unsafe_code)]
+#![allow(unsafe_code, clippy::multiple_unsafe_ops_per_block)]
 
 mod ranks;
 
@@ -223,5 +223,86 @@ fn nothing_is_left_in_dev_shm() {
         let new: Vec<_> = names().into_iter().filter(|name| !before.contains(name) && name.contains("nccl")).collect();
         assert_eq!(new, Vec::<String>::new());
         ranks.into_iter().for_each(Process::kill);
+    });
+}
+
+/// Does what the quirks are about; says how far it came.
+#[test]
+fn quirk_process() {
+    let Ok(which) = std::env::var("HOST_NCCL_QUIRK_TEST") else { return };
+    let id = ranks::unique_id();
+    if which == "destroy-errored" {
+        let mut comm = core::ptr::null_mut();
+        let config = ranks::config(false);
+        // SAFETY: slot and config live through the process.
+        started(unsafe { ncclCommInitRankConfig(&mut comm, 2, id, 0, (&raw const config).cast()) });
+        assert_eq!(ncclCommDestroy(comm), 7);
+        // The group is still open: its end is not refused.
+        println!("answer {}", ncclGroupEnd());
+        return;
+    }
+    std::thread::scope(|s| {
+        s.spawn(|| {
+            Comm::init(2, id, 1, true);
+        });
+        let comm = Comm::init(2, id, 0, true);
+        let (mut new, mut excluded) = (core::ptr::null_mut(), [1]);
+        // SAFETY: list and slot live through the blocking call.
+        ok(unsafe { ncclCommShrink(comm.0, excluded.as_mut_ptr(), 1, &mut new, core::ptr::null(), 1) });
+        let destroy = s.spawn(move || {
+            ok(ncclCommDestroy({ comm }.0));
+        });
+        if std::env::var_os("REJOIN_HOST_NCCL_QUIRKS").is_none() {
+            destroy.join().expect("the destroy returns");
+            println!("answer destroyed");
+        } else {
+            // A destroy that does not hang takes less than one of these.
+            let stream = Stream::create();
+            for _ in 0..2000 {
+                assert_eq!(sum_on(Comm(new), &stream, 2.0), 2.0);
+            }
+            println!("answer hangs {}", !destroy.is_finished());
+        }
+        // Not even a thread that hangs in the library holds up the exit.
+        std::process::exit(0);
+    });
+}
+
+fn quirk(which: &str, on: bool) -> (Child, BufReader<ChildStdout>) {
+    let mut command = Command::new(std::env::current_exe().expect("the test binary"));
+    command.args(["--exact", "quirk_process", "--nocapture"]).env("HOST_NCCL_QUIRK_TEST", which);
+    if on {
+        command.env("REJOIN_HOST_NCCL_QUIRKS", format!("other, {which}"));
+    }
+    let mut child = command.stdout(Stdio::piped()).spawn().expect("the process starts");
+    let output = BufReader::new(child.stdout.take().expect("piped"));
+    (child, output)
+}
+
+fn next_answer(output: &mut BufReader<ChildStdout>) -> Option<String> {
+    output.lines().map_while(Result::ok).find_map(|line| line.split_once("answer ").map(|(_, answer)| answer.to_owned()))
+}
+
+#[test]
+fn quirks_are_off_unless_asked_for() {
+    watched("no quirks", || {
+        let (mut child, mut output) = quirk("destroy-after-shrink", false);
+        assert_eq!(next_answer(&mut output).as_deref(), Some("destroyed"));
+        assert!(child.wait().expect("ends").success());
+        let (mut child, mut output) = quirk("destroy-errored", false);
+        assert_eq!(next_answer(&mut output).as_deref(), Some("5"), "no group is open");
+        assert!(child.wait().expect("ends").success());
+    });
+}
+
+#[test]
+fn destroy_after_shrink_hangs_and_destroy_of_an_error_leaves_the_group_open_when_asked_for() {
+    watched("quirks", || {
+        let (mut child, mut output) = quirk("destroy-errored", true);
+        assert_eq!(next_answer(&mut output).as_deref(), Some("0"), "the group was left open");
+        assert!(child.wait().expect("ends").success());
+        let (mut child, mut output) = quirk("destroy-after-shrink", true);
+        assert_eq!(next_answer(&mut output).as_deref(), Some("hangs true"));
+        assert!(child.wait().expect("ends").success());
     });
 }
