@@ -1,0 +1,51 @@
+//! `rejoin run`: the launcher. It owns the members segment, starts ranks and replaces those that die.
+//!
+//! ```text
+//! launcher    poll over pidfds, signals, pipes
+//!   process     one rank: start, signal, reap            evidence   how it ended
+//!   supervisor  exit -> replace | restart | end          (pure)
+//!   segment     the members segment as the launcher uses it: create over leftovers, evidence, unlink
+//! ```
+
+pub mod environment;
+pub mod evidence;
+pub mod launcher;
+pub mod lines;
+pub mod process;
+pub mod segment;
+pub mod signals;
+pub mod supervisor;
+
+use crate::cli::RunOptions;
+use crate::exit_code::ExitCode;
+use crate::progress::Narrator;
+use launcher::{JobSpec, launch};
+use lines::OutputMode;
+use signals::Signals;
+
+/// Runs a job to its end.
+pub fn command(options: RunOptions) -> anyhow::Result<ExitCode> {
+    process::find_program(&options.program[0])?;
+    let backend = environment::backend(options.backend)?;
+    let job = match options.job {
+        Some(job) => job,
+        None => segment::free_name(),
+    };
+    let spec = JobSpec {
+        environment: environment::of_policy(backend, &options.recovery)?,
+        job,
+        nranks: options.nranks,
+        program: options.program,
+        max_recoveries: options.recovery.max_recoveries,
+        output: if options.tag { OutputMode::Tag } else { OutputMode::Inherit },
+        core: options.core,
+    };
+    let mut signals = Signals::create()?;
+    let mut narrator = Narrator::for_run(options.quiet, spec.nranks);
+    let outcome = launch(&spec, &mut signals, &mut narrator)?;
+    narrator.finish();
+    if let Some(reason) = &outcome.reason {
+        eprintln!("rejoin: job {} ended: {reason}", spec.job);
+    }
+    Ok(outcome.code)
+}
