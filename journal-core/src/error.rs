@@ -33,3 +33,253 @@ pub enum Status {
     NotRecoverable = 503,
     Mismatch = 504,
 }
+
+impl Status {
+    /// All of them, in order of number.
+    pub const ALL: [Self; 25] = [
+        Self::Ok,
+        Self::Redo,
+        Self::NullArgument,
+        Self::InvalidArgument,
+        Self::WrongState,
+        Self::Closed,
+        Self::Forked,
+        Self::Unsupported,
+        Self::Panic,
+        Self::NotFound,
+        Self::Exists,
+        Self::Access,
+        Self::NoSpace,
+        Self::Version,
+        Self::Corrupt,
+        Self::Io,
+        Self::JournalFull,
+        Self::StaleHandle,
+        Self::Device,
+        Self::Nccl,
+        Self::Library,
+        Self::Timeout,
+        Self::Evicted,
+        Self::GaveUp,
+        Self::NotRecoverable,
+    ];
+
+    /// The status with this number.
+    pub fn from_number(number: i32) -> Option<Self> {
+        Self::ALL.into_iter().chain([Self::Mismatch]).find(|s| *s as i32 == number)
+    }
+}
+
+/// Any failure of a session. Each part has its own error, which this one carries.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The open step is doomed: a rank failed. Not a failure of the program: call `resume`.
+    #[error("the step is doomed because a rank failed; call resume and run the step again")]
+    Redo,
+    /// This process was declared failed while it was alive (stopped, for instance).
+    #[error("rank {rank} incarnation {incarnation} was declared failed and replaced; this process must end")]
+    Evicted {
+        /// Rank.
+        rank: u32,
+        /// Incarnation.
+        incarnation: u32,
+    },
+    /// The job is over.
+    #[error("the job has ended: {reason}")]
+    Ended {
+        /// Why.
+        reason: EndReason,
+    },
+    /// A call that has no place here.
+    #[error("{call} is not possible here: {reason}")]
+    WrongState {
+        /// The call.
+        call: &'static str,
+        /// Why, and what to do.
+        reason: String,
+    },
+    /// An argument is wrong.
+    #[error("{what}")]
+    InvalidArgument {
+        /// Which, and what is expected.
+        what: String,
+    },
+    /// Something asked for by name does not exist.
+    #[error("{what} not found")]
+    NotFound {
+        /// What.
+        what: String,
+    },
+    /// This backend or version cannot do it.
+    #[error("{what}")]
+    Unsupported {
+        /// What, and why.
+        what: String,
+    },
+    /// A wait passed its deadline.
+    #[error("{what} did not finish within {limit_ms} ms{}", missing_text(missing))]
+    Timeout {
+        /// What was waited for.
+        what: String,
+        /// The deadline.
+        limit_ms: u64,
+        /// Ranks that did not do their part.
+        missing: Vec<u32>,
+    },
+    /// State was lost that nobody holds any more.
+    #[error("not recoverable: {what}")]
+    NotRecoverable {
+        /// What was lost, by name.
+        what: String,
+    },
+    /// Two ranks disagree about what must be the same.
+    #[error("{what}")]
+    Mismatch {
+        /// What, where, and the values.
+        what: String,
+    },
+    /// A segment.
+    #[error(transparent)]
+    Segment(#[from] crate::journal::SegmentError),
+    /// Recording.
+    #[error(transparent)]
+    Append(#[from] crate::journal::AppendError),
+    /// Reading a journal.
+    #[error(transparent)]
+    Load(#[from] crate::journal::LoadError),
+    /// A virtual handle.
+    #[error(transparent)]
+    Handle(#[from] crate::handle::HandleError),
+    /// The device.
+    #[error(transparent)]
+    Device(#[from] crate::backend::DeviceError),
+    /// NCCL.
+    #[error(transparent)]
+    Nccl(#[from] crate::nccl::NcclError),
+    /// The job.
+    #[error(transparent)]
+    Membership(crate::membership::MembershipError),
+}
+
+fn missing_text(missing: &[u32]) -> String {
+    match missing {
+        [] => String::new(),
+        ranks => format!("; missing: rank {}", ranks.iter().map(u32::to_string).collect::<Vec<_>>().join(", ")),
+    }
+}
+
+impl From<crate::membership::MembershipError> for Error {
+    fn from(error: crate::membership::MembershipError) -> Self {
+        use crate::membership::MembershipError as M;
+        match error {
+            M::Moved { .. } | M::StageFailed { .. } => Self::Redo,
+            M::Ended { code } => Self::Ended { reason: EndReason::from_code(code) },
+            M::Evicted { rank, incarnation } => Self::Evicted { rank: rank.0, incarnation: incarnation.0 },
+            other => Self::Membership(other),
+        }
+    }
+}
+
+impl Error {
+    /// The step is to be run again; nothing is wrong with the program.
+    pub fn is_redo(&self) -> bool {
+        matches!(self, Self::Redo)
+    }
+
+    /// The status of the C ABI.
+    pub fn status(&self) -> Status {
+        match self {
+            Self::Redo => Status::Redo,
+            Self::Evicted { .. } => Status::Evicted,
+            Self::Ended { reason } => reason.status(),
+            Self::WrongState { .. } => Status::WrongState,
+            Self::InvalidArgument { .. } => Status::InvalidArgument,
+            Self::NotFound { .. } => Status::NotFound,
+            Self::Unsupported { .. } => Status::Unsupported,
+            Self::Timeout { .. } => Status::Timeout,
+            Self::NotRecoverable { .. } => Status::NotRecoverable,
+            Self::Mismatch { .. } => Status::Mismatch,
+            Self::Segment(error) => error.status(),
+            Self::Append(error) => error.status(),
+            Self::Load(error) => error.status(),
+            Self::Handle(error) => error.status(),
+            Self::Device(_) => Status::Device,
+            Self::Nccl(crate::nccl::NcclError::Timeout { .. }) => Status::Timeout,
+            Self::Nccl(crate::nccl::NcclError::Library { .. } | crate::nccl::NcclError::MissingFunction { .. } | crate::nccl::NcclError::TooOld { .. }) => Status::Library,
+            Self::Nccl(_) => Status::Nccl,
+            Self::Membership(error) => error.status(),
+        }
+    }
+}
+
+/// Why a job ended, as its members segment keeps it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(u32)]
+pub enum EndReason {
+    /// All ranks finalized.
+    Finished = 1,
+    /// More recoveries than allowed.
+    TooManyRecoveries = 2,
+    /// The same rank failed twice in the same step.
+    SameStepTwice = 3,
+    /// The launcher is gone, so nobody starts a replacement.
+    NoLauncher = 4,
+    /// The last replica of a state buffer, or another thing that nobody holds, is lost.
+    StateLost = 5,
+    /// A stage of recovery failed for good, or passed its deadline.
+    RecoveryFailed = 6,
+    /// Replicas or the fingerprint differ.
+    Mismatch = 7,
+    /// A signal to the launcher.
+    Interrupted = 8,
+    /// A rank failed before the job had passed set-up; the launcher starts all ranks again.
+    SetUpFailed = 9,
+    /// A step or another wait for peers passed its deadline.
+    PeerTimeout = 10,
+    /// A number this version does not know.
+    Unknown = 99,
+}
+
+impl EndReason {
+    /// The reason with this number.
+    pub fn from_code(code: u32) -> Self {
+        use EndReason::*;
+        [
+            Finished, TooManyRecoveries, SameStepTwice, NoLauncher, StateLost, RecoveryFailed, Mismatch, Interrupted,
+            SetUpFailed, PeerTimeout,
+        ]
+        .into_iter()
+        .find(|r| *r as u32 == code)
+        .unwrap_or(Unknown)
+    }
+
+    /// The status that ranks return.
+    pub fn status(self) -> Status {
+        match self {
+            Self::StateLost => Status::NotRecoverable,
+            Self::Mismatch => Status::Mismatch,
+            Self::PeerTimeout => Status::Timeout,
+            Self::Finished | Self::Interrupted => Status::Closed,
+            _ => Status::GaveUp,
+        }
+    }
+}
+
+impl core::fmt::Display for EndReason {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(match self {
+            Self::Finished => "all ranks finalized",
+            Self::TooManyRecoveries => "more recoveries were needed than --max-recoveries allows",
+            Self::SameStepTwice => "the same rank failed twice in the same step",
+            Self::NoLauncher => "the launcher is gone, so no replacement can be started",
+            Self::StateLost => "state was lost that no surviving rank holds (see `rejoin recovery`)",
+            Self::RecoveryFailed => "recovery failed (see `rejoin recovery`)",
+            Self::Mismatch => "ranks disagree about state that must be the same (see `rejoin recovery`)",
+            Self::Interrupted => "the launcher was told to end it",
+            Self::SetUpFailed => "a rank failed in set-up; the whole job starts again",
+            Self::PeerTimeout => "ranks did not reach the end of a step in time",
+            Self::Unknown => "for a reason that this version does not know",
+        })
+    }
+}

@@ -10,6 +10,8 @@
 pub mod sync;
 
 pub mod error;
+pub mod request;
+pub mod handle;
 pub mod backend;
 
 pub use error::Status;

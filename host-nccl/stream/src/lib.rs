@@ -4,6 +4,8 @@
 //! enqueues work on them. The two libraries share nothing else.
 #![no_std]
 
+pub mod kernel;
+
 use core::ffi::c_void;
 
 /// "RJHSTRM1", little-endian. The first word of every host stream.
@@ -21,10 +23,14 @@ pub const HOST_STREAM_LOST: i32 = 2;
 
 /// Work for the worker thread of a stream. Called once, in order, with the `arg` given to `enqueue`;
 /// it owns `arg` from then on. When the stream is lost it is called by nobody.
+///
+/// Work that waited for others asks [`HostStream::query`] before it touches device memory again: after
+/// [`HOST_STREAM_LOST`] the memory may be gone.
 pub type HostWork = unsafe extern "C" fn(arg: *mut c_void);
 
 /// One host stream, 64 bytes. Allocated, filled and freed by whoever makes the stream; all fields are
-/// constant while it lives.
+/// constant while it lives. The host backend never frees one, so a stale pointer is answered with
+/// [`HOST_STREAM_LOST`].
 #[repr(C)]
 pub struct HostStream {
     /// [`HOST_STREAM_MAGIC`].

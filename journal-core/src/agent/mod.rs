@@ -1,0 +1,262 @@
+//! The agent executes requests: gate, resolve, record, execute, store the result.
+
+mod execute;
+pub mod gate;
+pub mod objects;
+pub mod phase;
+pub mod poll;
+
+pub use execute::{HostMemory, Value};
+pub use objects::Communicator;
+pub use phase::{Phase, PhaseCell};
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use crate::backend::{Device, DevicePtr};
+use crate::error::Error;
+use crate::handle::{HandleKind, HandleTable, VirtualHandle};
+use crate::journal::{Journal, Region};
+use crate::membership::{Epoch, Incarnation, JobState, Rank, ShmMembership};
+use crate::nccl::NcclLibrary;
+use crate::recovery::fingerprint::Fingerprint;
+use crate::request::{Class, EncodedHeader, OpCode, Request};
+use crate::session::fault::{Fault, FaultPlan, kill_self};
+use crate::sync::{AtomicU32, Ordering};
+
+/// Executes the requests of one rank. Shared by the application's threads and the recovery thread.
+pub struct Agent {
+    pub(crate) device: Arc<dyn Device>,
+    pub(crate) nccl: Arc<NcclLibrary>,
+    pub(crate) journal: Journal,
+    pub(crate) gate: gate::Gate,
+    pub(crate) phase: PhaseCell,
+    pub(crate) objects: objects::Objects,
+    pub(crate) membership: Arc<ShmMembership>,
+    pub(crate) rank: Rank,
+    pub(crate) incarnation: Incarnation,
+    pub(crate) peer_timeout: Duration,
+    pub(crate) fingerprint: Fingerprint,
+    /// The epoch that this rank's communicators belong to.
+    live_epoch: AtomicU32,
+    /// This process replaces a dead one: collectives of its set-up are skipped.
+    replacement: bool,
+    faults: FaultPlan,
+    step_allocations: Mutex<Vec<(DevicePtr, u64)>>,
+    freed_after_quiesce: Mutex<Vec<DevicePtr>>,
+    unique_ids: AtomicU32,
+}
+
+/// What an [`Agent`] is made of.
+#[allow(missing_docs)]
+pub struct AgentParts {
+    pub device: Arc<dyn Device>,
+    pub nccl: Arc<NcclLibrary>,
+    pub journal: Journal,
+    pub membership: Arc<ShmMembership>,
+    pub rank: Rank,
+    pub incarnation: Incarnation,
+    pub peer_timeout: Duration,
+    pub epoch: Epoch,
+    pub replacement: bool,
+    pub faults: FaultPlan,
+}
+
+impl Agent {
+    /// An agent whose gate is open.
+    pub fn new(parts: AgentParts) -> Self {
+        Self {
+            device: parts.device,
+            nccl: parts.nccl,
+            journal: parts.journal,
+            gate: gate::Gate::default(),
+            phase: PhaseCell::default(),
+            objects: objects::Objects::default(),
+            membership: parts.membership,
+            rank: parts.rank,
+            incarnation: parts.incarnation,
+            peer_timeout: parts.peer_timeout,
+            fingerprint: Fingerprint::default(),
+            live_epoch: AtomicU32::new(u32::from(parts.epoch.0)),
+            replacement: parts.replacement,
+            faults: parts.faults,
+            step_allocations: Mutex::default(),
+            freed_after_quiesce: Mutex::default(),
+            unique_ids: AtomicU32::new(0),
+        }
+    }
+
+    /// The handle table of this rank.
+    pub fn handles(&self) -> &HandleTable {
+        self.journal.handles()
+    }
+
+    /// The epoch that this rank lives in.
+    pub fn epoch(&self) -> Epoch {
+        Epoch(self.live_epoch.load(Ordering::Acquire) as u16)
+    }
+
+    /// Recovery has brought this rank to `epoch`.
+    pub(crate) fn enter_epoch(&self, epoch: Epoch) {
+        self.live_epoch.store(u32::from(epoch.0), Ordering::Release);
+    }
+
+    /// Whether this process replaces a dead one.
+    pub fn is_replacement(&self) -> bool {
+        self.replacement
+    }
+
+    /// The job has moved to another epoch, or ended, and this rank is not merely finishing a decided step.
+    #[inline]
+    pub fn moved(&self) -> bool {
+        let decision = self.membership.decision();
+        if decision.state == JobState::Ended {
+            return true;
+        }
+        u32::from(decision.epoch.0) != self.live_epoch.load(Ordering::Acquire)
+            && !matches!(self.phase.get(), Phase::SetUp | Phase::Decided(_))
+    }
+
+    /// Why a call is turned away.
+    pub fn doomed(&self) -> Error {
+        if self.membership.decision().state == JobState::Ended {
+            return Error::Ended { reason: self.membership.end_reason() };
+        }
+        if self.membership.is_evicted(self.rank, self.incarnation) {
+            return Error::Evicted { rank: self.rank.0, incarnation: self.incarnation.0 };
+        }
+        Error::Redo
+    }
+
+    /// Records and executes one request. Handles that it creates were reserved before
+    /// ([`Self::create`]); its result is stored in the record when the call has returned.
+    ///
+    /// A crash before the record is committed leaves nothing; after it, a record without a result.
+    pub fn send(&self, request: &Request<'_>, host: HostMemory) -> Result<Value, Error> {
+        let row = request.row();
+        let phase = self.phase.get();
+        let communicates = phase::is_communication(row.class);
+        phase.admit(row.class, row.name, false)?;
+        if communicates && self.replacement && phase == Phase::SetUp {
+            return Ok(0);
+        }
+        // A rank that saw GO finishes its optimizer behind a gate that recovery closes only after the commit.
+        let _pass = self.gate.enter().ok_or_else(|| self.doomed())?;
+        if self.moved() {
+            return Err(self.doomed());
+        }
+        let record = match row.class {
+            Class::Query => None,
+            _ => {
+                let mut header = EncodedHeader::new();
+                Some(self.journal.append(self.region(), request.code(), 0, &request.encode_into(&mut header))?)
+            }
+        };
+        let outcome = self.execute(request, host);
+        if let Some(record) = record {
+            self.journal.complete(record, result_word(&outcome));
+        }
+        if let (Phase::InStep(step), Ok(value)) = (phase, &outcome) {
+            self.after_step_request(request, *value, step);
+        }
+        outcome
+    }
+
+    /// Reserves a handle of `kind`, sends the request that makes its object, and gives the handle back.
+    pub fn create<'a>(&self, kind: HandleKind, make: impl FnOnce(VirtualHandle) -> Request<'a>) -> Result<VirtualHandle, Error> {
+        let handle = self.handles().reserve(kind)?;
+        match self.send(&make(handle), HostMemory::default()) {
+            Ok(_) => Ok(handle),
+            Err(error) => {
+                let _ = self.handles().retire(handle);
+                Err(error)
+            }
+        }
+    }
+
+    /// Records a request that the session itself carries out.
+    pub(crate) fn note(&self, request: &Request<'_>) -> Result<(), Error> {
+        self.record_around(request, || Ok(()))
+    }
+
+    /// Records `request`, carries out `action`, stores its result.
+    pub(crate) fn record_around<T>(&self, request: &Request<'_>, action: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
+        let mut header = EncodedHeader::new();
+        let record = self.journal.append(self.region(), request.code(), 0, &request.encode_into(&mut header))?;
+        let outcome = action();
+        let word = match &outcome {
+            Ok(_) => 0,
+            Err(error) => failure_word(error),
+        };
+        self.journal.complete(record, word);
+        outcome
+    }
+
+    fn region(&self) -> Region {
+        if self.phase.get() == Phase::SetUp { Region::Setup } else { Region::Step }
+    }
+
+    /// Copies to the device are recorded with their bytes, not by their digest.
+    pub(crate) fn records_bytes(&self) -> bool {
+        self.phase.get() == Phase::SetUp
+    }
+
+    /// Ordinal of the next unique id of this rank.
+    pub(crate) fn next_unique_id(&self) -> u32 {
+        self.unique_ids.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Frees memory once nothing can use it any more.
+    pub(crate) fn free_after_quiesce(&self, addresses: [DevicePtr; 2]) {
+        self.freed_after_quiesce.lock().unwrap_or_else(PoisonError::into_inner).extend(addresses);
+    }
+
+    /// Everything has drained: frees what waited for that.
+    pub(crate) fn quiesced(&self) -> Result<(), Error> {
+        let addresses = core::mem::take(&mut *self.freed_after_quiesce.lock().unwrap_or_else(PoisonError::into_inner));
+        addresses.into_iter().try_for_each(|address| Ok(self.device.free(address)?))
+    }
+
+    fn after_step_request(&self, request: &Request<'_>, value: Value, step: u32) {
+        use crate::request::Call;
+        match request.call() {
+            Call::MemAlloc { bytes } => self.lock_allocations().push((DevicePtr(value), bytes)),
+            Call::MemFree { address } => self.lock_allocations().retain(|(a, _)| *a != address),
+            _ => {}
+        }
+        if request.op() == OpCode::AllReduce && !self.faults.is_empty() {
+            match self.faults.take(step) {
+                Some(Fault::Kill { delay }) => kill_self(delay, || self.membership.stamp_kill(self.rank)),
+                Some(Fault::FailDevice) | None => {}
+            }
+        }
+    }
+
+    fn lock_allocations(&self) -> std::sync::MutexGuard<'_, Vec<(DevicePtr, u64)>> {
+        self.step_allocations.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Memory allocated inside the open step and not freed yet.
+    pub(crate) fn open_step_allocations(&self) -> Vec<(DevicePtr, u64)> {
+        self.lock_allocations().clone()
+    }
+}
+
+/// Results as recorded: a value below 2^61, or bit 61 with the status of the error.
+const FAILED: u64 = 1 << 61;
+
+fn result_word(outcome: &Result<Value, Error>) -> u64 {
+    match outcome {
+        Ok(value) => value & (FAILED - 1),
+        Err(error) => failure_word(error),
+    }
+}
+
+fn failure_word(error: &Error) -> u64 {
+    FAILED | u64::from(error.status() as i32 as u32)
+}
+
+/// The value of a recorded result; the error's status where the call failed.
+pub fn recorded_value(result: u64) -> Result<Value, i32> {
+    if result & FAILED == 0 { Ok(result) } else { Err(result as u32 as i32) }
+}

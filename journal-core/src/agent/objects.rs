@@ -1,0 +1,124 @@
+//! The real objects behind virtual handles that are more than one word: communicators and functions.
+//!
+//! A handle is bound to an index here; entries stay until the agent goes, so an index is never another
+//! object's.
+
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+use crate::backend::Function;
+use crate::handle::VirtualHandle;
+use crate::nccl::clique::CliqueKey;
+use crate::nccl::{CommConfig, RealCommunicator};
+use crate::sync::{AtomicU32, Ordering};
+
+/// One communicator of this process through all its real ones.
+pub struct Communicator {
+    /// What the application holds.
+    pub handle: VirtualHandle,
+    /// Whose.
+    pub clique: CliqueKey,
+    /// This process's rank in it; moves only under `--renumber`.
+    pub rank: i32,
+    /// Its size.
+    pub nranks: i32,
+    /// As given at creation.
+    pub config: CommConfig,
+    /// Splits made of it so far.
+    pub splits: AtomicU32,
+    /// The real one; `None` between abort and rebuild. The lock also keeps NCCL calls on it one at a time.
+    pub real: Mutex<Option<RealCommunicator>>,
+    used: AtomicU32,
+}
+
+impl Communicator {
+    /// One without a real communicator yet.
+    pub fn new(handle: VirtualHandle, clique: CliqueKey, rank: i32, nranks: i32, config: CommConfig) -> Self {
+        Self {
+            handle,
+            clique,
+            rank,
+            nranks,
+            config,
+            splits: AtomicU32::new(0),
+            real: Mutex::new(None),
+            used: AtomicU32::new(0),
+        }
+    }
+
+    /// The real one, locked.
+    pub fn lock(&self) -> std::sync::MutexGuard<'_, Option<RealCommunicator>> {
+        self.real.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes that the open step used it.
+    pub fn mark_used(&self) {
+        self.used.store(1, Ordering::Relaxed);
+    }
+
+    /// Whether the step used it; clears the note.
+    pub fn take_used(&self) -> bool {
+        self.used.swap(0, Ordering::Relaxed) == 1
+    }
+}
+
+/// Append-only lists behind the handles.
+#[derive(Default)]
+pub struct Objects {
+    communicators: RwLock<Vec<Arc<Communicator>>>,
+    functions: RwLock<Vec<Arc<Function>>>,
+    streams: Mutex<Vec<(VirtualHandle, u32)>>,
+}
+
+fn push<T>(list: &RwLock<Vec<Arc<T>>>, value: Arc<T>) -> u64 {
+    let mut list = list.write().unwrap_or_else(PoisonError::into_inner);
+    list.push(value);
+    list.len() as u64
+}
+
+fn get<T>(list: &RwLock<Vec<Arc<T>>>, real: u64) -> Option<Arc<T>> {
+    let list = list.read().unwrap_or_else(PoisonError::into_inner);
+    list.get(usize::try_from(real.checked_sub(1)?).ok()?).cloned()
+}
+
+impl Objects {
+    /// Adds one; what its handle is to be bound to.
+    pub fn add_communicator(&self, communicator: Arc<Communicator>) -> u64 {
+        push(&self.communicators, communicator)
+    }
+
+    /// The communicator that a handle is bound to.
+    pub fn communicator(&self, real: u64) -> Option<Arc<Communicator>> {
+        get(&self.communicators, real)
+    }
+
+    /// All of them in creation order, with what their handles are bound to.
+    pub fn communicators(&self) -> Vec<(u64, Arc<Communicator>)> {
+        let list = self.communicators.read().unwrap_or_else(PoisonError::into_inner);
+        list.iter().enumerate().map(|(i, c)| (i as u64 + 1, c.clone())).collect()
+    }
+
+    /// Adds one; what its handle is to be bound to.
+    pub fn add_function(&self, function: Function) -> u64 {
+        push(&self.functions, Arc::new(function))
+    }
+
+    /// The function that a handle is bound to.
+    pub fn function(&self, real: u64) -> Option<Arc<Function>> {
+        get(&self.functions, real)
+    }
+
+    /// Notes a stream with its flags.
+    pub fn add_stream(&self, handle: VirtualHandle, flags: u32) {
+        self.streams.lock().unwrap_or_else(PoisonError::into_inner).push((handle, flags));
+    }
+
+    /// Forgets a stream.
+    pub fn remove_stream(&self, handle: VirtualHandle) {
+        self.streams.lock().unwrap_or_else(PoisonError::into_inner).retain(|(h, _)| *h != handle);
+    }
+
+    /// Live streams with their flags.
+    pub fn streams(&self) -> Vec<(VirtualHandle, u32)> {
+        self.streams.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}

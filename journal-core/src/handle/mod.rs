@@ -1,0 +1,7 @@
+//! Virtual handles.
+
+pub mod kind;
+pub mod virtual_handle;
+
+pub use kind::HandleKind;
+pub use virtual_handle::VirtualHandle;

@@ -1,0 +1,130 @@
+//! One attempt to recover, in one epoch.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::report::Clock;
+use crate::agent::poll;
+use crate::error::Error;
+use crate::membership::{Decision, Epoch, FailedSet, JobState, Membership, Rank, RankSet, ShmMembership, Stage};
+use crate::session::core::Core;
+
+/// What all stages of one attempt know.
+pub(super) struct Attempt<'a> {
+    pub core: &'a Arc<Core>,
+    pub epoch: Epoch,
+    /// As the epoch began: FAILED_OPEN or FAILED_GO, and the step.
+    pub decision: Decision,
+    pub failed: FailedSet,
+    pub all: RankSet,
+    /// Ranks whose process lives on.
+    pub survivors: RankSet,
+    pub me: Rank,
+    /// This process replaces a failed one in this recovery.
+    pub newcomer: bool,
+    /// Writes the report: the lowest survivor, or rank 0 where none is left.
+    pub leader: bool,
+    pub clock: Clock,
+    pub stage_timeout: Duration,
+}
+
+impl<'a> Attempt<'a> {
+    pub fn begin(core: &'a Arc<Core>, decision: Decision) -> Result<Self, Error> {
+        let membership = core.membership();
+        let failed = membership.failed_set(&decision)?;
+        let nranks = membership.nranks();
+        let me = core.agent.rank;
+        let mut newcomer = false;
+        if let Some(failure) = failed.of(me).filter(|f| f.cause.is_fenced()) {
+            if failure.incarnation >= core.agent.incarnation {
+                return Err(Error::Evicted { rank: me.0, incarnation: core.agent.incarnation.0 });
+            }
+            newcomer = true;
+        }
+        let mut survivors = RankSet::all(nranks);
+        failed.iter().filter(|f| f.cause.is_fenced()).for_each(|f| survivors.remove(f.rank));
+        let leader = survivors.first().unwrap_or(Rank(0)) == me;
+        Ok(Self {
+            core,
+            epoch: decision.epoch,
+            decision,
+            all: RankSet::all(nranks),
+            survivors,
+            me,
+            newcomer,
+            leader,
+            clock: Clock::start(membership, decision.epoch),
+            stage_timeout: membership.options().stage_timeout,
+            failed,
+        })
+    }
+
+    /// The step that the job goes on with.
+    pub fn resume_step(&self) -> u32 {
+        self.decision.step.0 + u32::from(self.decision.state == JobState::FailedGo)
+    }
+
+    /// All stages in order.
+    pub fn run(&mut self) -> Result<(), Error> {
+        self.agree()?;
+        self.clock.end_agree();
+        self.fence()?;
+        self.clock.end_fence();
+        self.quiesce()?;
+        self.clock.end_quiesce();
+        self.rebuild()?;
+        self.clock.end_rebuild();
+        self.restore()?;
+        self.clock.end_restore();
+        self.verify()?;
+        self.clock.end_verify();
+        self.resume()
+    }
+
+    fn resume(&mut self) -> Result<(), Error> {
+        self.write_report()?;
+        self.barrier(Stage::Resume, true, &self.all)?;
+        let step = self.membership().reopen(self.epoch)?;
+        let agent = &self.core.agent;
+        agent.enter_epoch(self.epoch);
+        agent.gate.open();
+        self.core.update(|p| p.recovered = Some((self.epoch, step.0)));
+        tracing::info!(epoch = self.epoch.0, step = step.0, "recovered");
+        Ok(())
+    }
+
+    pub fn membership(&self) -> &'a Arc<ShmMembership> {
+        self.core.membership()
+    }
+
+    /// When a stage that begins now must be over.
+    pub fn deadline(&self) -> Instant {
+        Instant::now() + self.stage_timeout
+    }
+
+    /// An error as soon as the epoch has moved or the job has ended.
+    pub fn check(&self) -> Result<(), Error> {
+        self.moved().map_or(Ok(()), Err)
+    }
+
+    pub fn moved(&self) -> Option<Error> {
+        let now = self.membership().decision();
+        if now.state == JobState::Ended {
+            return Some(self.core.agent.doomed());
+        }
+        (now.epoch != self.epoch).then_some(Error::Redo)
+    }
+
+    pub fn barrier(&self, stage: Stage, ok: bool, participants: &RankSet) -> Result<(), Error> {
+        Ok(self.membership().barrier(self.epoch, stage, ok, participants, self.deadline())?)
+    }
+
+    /// Polls until `done`; ends when the epoch moves.
+    pub fn until(&self, what: &str, deadline: Instant, done: impl FnMut() -> Result<bool, Error>) -> Result<(), Error> {
+        let moved = || self.moved().is_some();
+        poll::until(&*self.core.agent.device, &|| what.to_owned(), deadline, &moved, done).map_err(|e| match e {
+            Error::Redo => self.moved().unwrap_or(Error::Redo),
+            other => other,
+        })
+    }
+}

@@ -1,0 +1,100 @@
+//! Recovery: from a moved epoch to a job that goes on.
+//!
+//! ```text
+//! agree -> fence -> quiesce -> rebuild -> replay -> restore -> verify -> resume
+//! ```
+//!
+//! Each rank runs these stages on its recovery thread; a replacement joins at *rebuild*. A death in the
+//! middle, or a stage that fails, starts again with the next epoch and the larger failed set.
+
+mod agree;
+mod attempt;
+mod fence;
+pub mod fingerprint;
+mod quiesce;
+mod rebuild;
+mod report;
+mod restore;
+mod verify;
+
+use std::sync::Arc;
+
+pub(crate) use agree::states_key;
+use attempt::Attempt;
+
+use crate::error::{EndReason, Error};
+use crate::membership::{Cause, Failure, JobState, Membership, Rank};
+use crate::session::core::Core;
+
+/// Attempts in a row that may fail for another reason than a death.
+const FRUITLESS_ATTEMPTS: u32 = 3;
+
+/// The body of the recovery thread: waits for the epoch to move, recovers, until the session closes.
+pub fn run(core: &Arc<Core>) {
+    if let Err(error) = core.agent.device.make_current() {
+        return fail(core, error.into());
+    }
+    let mut fruitless = 0;
+    loop {
+        let membership = core.membership();
+        let seen = membership.event();
+        if core.progress().stop {
+            return;
+        }
+        let decision = membership.decision();
+        if decision.state == JobState::Ended {
+            return fail(core, core.agent.doomed());
+        }
+        if decision.epoch == core.agent.epoch() || !decision.state.is_failed() {
+            membership.wait(seen, std::time::Instant::now() + std::time::Duration::from_secs(1));
+            continue;
+        }
+        let before = decision.epoch;
+        let error = match Attempt::begin(core, decision).and_then(|mut attempt| attempt.run()) {
+            Ok(()) => {
+                fruitless = 0;
+                continue;
+            }
+            Err(error) => error,
+        };
+        tracing::debug!(epoch = before.0, %error, "recovery attempt ended");
+        if membership.decision().epoch != before {
+            continue;
+        }
+        // The epoch stands, so no other death explains it: blame who is missing, or give up in the end.
+        fruitless += 1;
+        let end = match &error {
+            Error::Ended { .. } | Error::Evicted { .. } => return fail(core, error),
+            Error::NotRecoverable { .. } => Some(EndReason::StateLost),
+            Error::Mismatch { .. } => Some(EndReason::Mismatch),
+            _ if fruitless >= FRUITLESS_ATTEMPTS => Some(EndReason::RecoveryFailed),
+            _ => None,
+        };
+        if let Some(reason) = end {
+            membership.note_end(&format!("rank {}: {error}", core.agent.rank));
+            membership.end(reason as u32);
+            continue;
+        }
+        let blamed: Vec<Failure> = missing(&error)
+            .into_iter()
+            .filter(|rank| *rank != core.agent.rank)
+            .map(|rank| Failure { rank, incarnation: membership.incarnation(rank), cause: Cause::Hung })
+            .collect();
+        let _ = membership.propose(before, &blamed);
+    }
+}
+
+fn missing(error: &Error) -> Vec<Rank> {
+    match error {
+        Error::Timeout { missing, .. } => missing.iter().copied().map(Rank).collect(),
+        Error::Membership(crate::membership::MembershipError::Timeout { missing, .. }) => missing.clone(),
+        _ => Vec::new(),
+    }
+}
+
+fn fail(core: &Core, error: Error) {
+    core.update(|p| {
+        p.failed.get_or_insert_with(|| Arc::new(error));
+    });
+    core.wake();
+}

@@ -1,0 +1,76 @@
+//! Quiesce: nobody is inside a request, and nothing runs on a communicator any more.
+
+use super::attempt::Attempt;
+use crate::backend::RealHandle;
+use crate::error::Error;
+use crate::handle::HandleKind;
+use crate::membership::{JobState, Rank, Stage};
+
+impl Attempt<'_> {
+    pub(super) fn quiesce(&mut self) -> Result<(), Error> {
+        let agent = &self.core.agent;
+        if !self.newcomer {
+            if self.decision.state == JobState::FailedGo {
+                self.await_own_commit()?;
+            }
+            agent.gate.close_and_drain(self.deadline()).map_err(|inside| Error::Timeout {
+                what: format!("quiesce: {inside} calls inside requests"),
+                limit_ms: u64::try_from(self.stage_timeout.as_millis()).unwrap_or(u64::MAX),
+                missing: vec![self.me.0],
+            })?;
+            agent.handles().unbind_kind(HandleKind::Communicator);
+        }
+        self.abort_all()?;
+        if !self.newcomer {
+            self.drain_streams()?;
+            self.core.agent.quiesced()?;
+            // Everyone has let go before anyone builds: a late abort would poison nothing, but a late
+            // survivor would hold up the rebuild without a name.
+            self.barrier(Stage::Quiesced, true, &self.survivors)?;
+        }
+        Ok(())
+    }
+
+    /// GO was decided, so this rank finishes its optimizer; it did already if it is in the next step.
+    fn await_own_commit(&self) -> Result<(), Error> {
+        let step = self.decision.step.0;
+        self.core.wait_progress("the commit of the decided step", self.deadline(), || self.moved(), |p| {
+            (p.committed > step).then_some(())
+        })
+    }
+
+    /// All communicators of this process in one group: a hung stream of one holds up the abort of another.
+    fn abort_all(&self) -> Result<(), Error> {
+        let reals = self.core.take_communicators();
+        if reals.is_empty() {
+            return Ok(());
+        }
+        let nccl = &self.core.agent.nccl;
+        nccl.start_group()?;
+        let aborted: Vec<_> = reals.into_iter().map(|real| real.abort()).collect();
+        nccl.end_group()?;
+        aborted.into_iter().collect::<Result<(), _>>().map_err(Error::from)
+    }
+
+    /// What the abort released has run out; its results are garbage that the redo overwrites.
+    fn drain_streams(&self) -> Result<(), Error> {
+        let agent = &self.core.agent;
+        let deadline = self.deadline();
+        let mut streams = vec![RealHandle(0)];
+        for (stream, _) in agent.objects.streams() {
+            streams.push(RealHandle(agent.handles().resolve(stream, HandleKind::Stream)?));
+        }
+        for stream in streams {
+            self.until("quiesce: streams of this rank", deadline, || Ok(agent.device.stream_query(stream)?))
+                .map_err(|e| name_rank(e, self.me))?;
+        }
+        Ok(())
+    }
+}
+
+fn name_rank(error: Error, rank: Rank) -> Error {
+    match error {
+        Error::Timeout { what, limit_ms, .. } => Error::Timeout { what, limit_ms, missing: vec![rank.0] },
+        other => other,
+    }
+}

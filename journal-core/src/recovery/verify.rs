@@ -1,0 +1,87 @@
+//! Verify: replicas are equal on all ranks, and collectives give the bits they gave before.
+
+use super::attempt::Attempt;
+use super::{fingerprint, restore};
+use crate::error::Error;
+use crate::membership::{BlobScope, Membership, Stage};
+use crate::nccl::clique::CliqueKey;
+use crate::session::state::StateKind;
+
+impl Attempt<'_> {
+    pub(super) fn verify(&mut self) -> Result<(), Error> {
+        for clique in self.membership().cliques()? {
+            if clique.rank_of(self.me).is_some() {
+                let reference =
+                    clique.members().into_iter().filter(|r| self.survivors.contains(*r)).min().unwrap_or(self.me);
+                self.compare_replicas(CliqueKey(clique.key.0), reference)?;
+                self.compare_fingerprint(CliqueKey(clique.key.0), reference)?;
+            }
+        }
+        self.barrier(Stage::Verified, true, &self.all)
+    }
+
+    fn compare_replicas(&self, key: CliqueKey, reference: crate::membership::Rank) -> Result<(), Error> {
+        let table = self.core.states();
+        let mut sums = Vec::new();
+        for state in table.of_kind(StateKind::Replicated).filter(|s| s.clique == Some(key)) {
+            sums.push((state.name.clone(), restore::checksum(&self.core.agent, state)?));
+        }
+        if sums.is_empty() {
+            return Ok(());
+        }
+        let scope = BlobScope::Recovery(self.epoch);
+        let blob = format!("sums.{key}");
+        let bytes: Vec<u8> = sums.iter().flat_map(|(_, sum)| sum.to_le_bytes()).collect();
+        if reference == self.me {
+            return Ok(self.membership().publish(scope, &blob, &bytes)?);
+        }
+        let theirs = self.membership().await_blob(scope, &blob, self.deadline())?;
+        let differs = sums.iter().zip(theirs.chunks(8)).find(|((_, sum), other)| sum.to_le_bytes() != **other);
+        match differs {
+            Some(((name, _), _)) => Err(Error::Mismatch {
+                what: format!(
+                    "replicated state {name:?} differs between ranks {reference} and {}: something wrote it before GO",
+                    self.me
+                ),
+            }),
+            None if theirs.len() != bytes.len() => Err(Error::Mismatch {
+                what: format!("ranks {reference} and {} hold different numbers of replicas", self.me),
+            }),
+            None => Ok(()),
+        }
+    }
+
+    fn compare_fingerprint(&self, key: CliqueKey, reference: crate::membership::Rank) -> Result<(), Error> {
+        let agent = &self.core.agent;
+        let scope = BlobScope::Recovery(self.epoch);
+        let blob = format!("probes.{key}");
+        let before = agent.fingerprint.recorded(key);
+        let bytes = if reference == self.me {
+            let bytes: Vec<u8> = before.iter().flat_map(|(probe, _)| probe.to_bytes()).collect();
+            self.membership().publish(scope, &blob, &bytes)?;
+            bytes
+        } else {
+            self.membership().await_blob(scope, &blob, self.deadline())?
+        };
+        let probes: Vec<_> = bytes
+            .chunks_exact(fingerprint::PROBE_BYTES)
+            .map(|c| fingerprint::Probe::from_bytes(c.try_into().expect("chunks of that size")))
+            .collect();
+        let Some((_, communicator)) = self.core.communicator_of(key) else { return Ok(()) };
+        let moved = || self.moved().is_some();
+        let after = fingerprint::run(agent, &communicator, &probes, self.deadline(), &moved)?;
+        let changed = before.iter().find(|(probe, hash)| after.iter().any(|(p, h)| p == probe && h != hash));
+        if let (false, Some((probe, _))) = (self.renumbered(), changed) {
+            return Err(Error::Mismatch {
+                what: format!("{probe:?} on communicator {key} gives other bits than before the recovery; pin NCCL's algorithm and protocol"),
+            });
+        }
+        agent.fingerprint.record(key, after);
+        Ok(())
+    }
+
+    /// Ranks of communicators have moved, so the order of summation has too.
+    pub(super) fn renumbered(&self) -> bool {
+        false
+    }
+}

@@ -1,0 +1,203 @@
+//! A record's payload as a request. Any bytes give a request or an error, never a panic.
+
+use super::encode::ENCODING_VERSION;
+use super::row::{Reason, Slot};
+use super::{Call, MAX_BYTE_RUNS, MAX_WORDS, OpCode, Request};
+
+/// Why a payload is not a request. Offsets are in bytes from the start of the payload.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum DecodeError {
+    /// Written by a newer version.
+    #[error("opcode {code:#06x} is not in this version's table")]
+    UnknownOpCode {
+        /// The record's kind.
+        code: u16,
+    },
+    /// Another layout.
+    #[error("payload layout {found}, this version reads {expected}")]
+    Version {
+        /// As written.
+        found: u8,
+        /// As understood.
+        expected: u8,
+    },
+    /// Shorter than what it says it holds.
+    #[error("payload ends at {len}, {needed} bytes needed")]
+    Short {
+        /// Its length.
+        len: usize,
+        /// What it says it needs; saturated.
+        needed: usize,
+    },
+    /// Longer than what it says it holds.
+    #[error("{extra} bytes after the end of the request at {offset}")]
+    Trailing {
+        /// End of the request.
+        offset: usize,
+        /// Bytes after it.
+        extra: usize,
+    },
+    /// Counts of another row.
+    #[error("{name} has {expected_words} words and {expected_runs} byte runs, payload has {words} and {runs}")]
+    Shape {
+        /// Name of the row.
+        name: &'static str,
+        /// By the table.
+        expected_words: usize,
+        /// By the table.
+        expected_runs: usize,
+        /// Found.
+        words: usize,
+        /// Found.
+        runs: usize,
+    },
+    /// An argument does not fit its type.
+    #[error("argument {argument} of {name} at {offset} is not a {expected}")]
+    Argument {
+        /// Name of the row.
+        name: &'static str,
+        /// Name of the argument.
+        argument: &'static str,
+        /// Where it is.
+        offset: usize,
+        /// Type by the table.
+        expected: String,
+    },
+    /// Bits of the lead word that mean nothing.
+    #[error("lead word {lead:#018x} has bits that mean nothing for {name}")]
+    Lead {
+        /// Name of the row.
+        name: &'static str,
+        /// The word.
+        lead: u64,
+    },
+}
+
+/// A request with bytes of its own.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OwnedRequest {
+    code: u16,
+    op: OpCode,
+    words: [u64; MAX_WORDS],
+    bytes: [Vec<u8>; MAX_BYTE_RUNS],
+    foreign: u16,
+    reason: Option<Reason>,
+}
+
+impl OwnedRequest {
+    /// The same, borrowing its bytes.
+    pub fn as_request(&self) -> Request<'_> {
+        let row = self.op.row();
+        Request {
+            code: self.code,
+            op: self.op,
+            word_count: row.words() as u8,
+            run_count: row.byte_runs() as u8,
+            words: self.words,
+            bytes: [&self.bytes[0], &self.bytes[1]],
+            foreign: self.foreign,
+            reason: self.reason,
+        }
+    }
+
+    /// Its arguments by name.
+    pub fn call(&self) -> Call<'_> {
+        self.as_request().call()
+    }
+
+    /// Its row's number.
+    pub fn op(&self) -> OpCode {
+        self.op
+    }
+}
+
+impl Request<'_> {
+    /// A copy with bytes of its own.
+    pub fn to_owned(&self) -> OwnedRequest {
+        OwnedRequest {
+            code: self.code,
+            op: self.op,
+            words: self.words,
+            bytes: [self.bytes[0].to_vec(), self.bytes[1].to_vec()],
+            foreign: self.foreign,
+            reason: self.reason,
+        }
+    }
+}
+
+impl core::fmt::Display for OwnedRequest {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        self.as_request().fmt(f)
+    }
+}
+
+/// Reads the payload of a record of kind `code`.
+pub fn decode(code: u16, payload: &[u8]) -> Result<OwnedRequest, DecodeError> {
+    decode_borrowed(code, payload).map(|request| request.to_owned())
+}
+
+/// [`decode`] without copying runs of bytes.
+pub fn decode_borrowed(code: u16, payload: &[u8]) -> Result<Request<'_>, DecodeError> {
+    let op = OpCode::from_code(code).ok_or(DecodeError::UnknownOpCode { code })?;
+    let row = op.row();
+    let short = |needed: usize| DecodeError::Short { len: payload.len(), needed };
+    let word_at = |index: usize| -> Result<u64, DecodeError> {
+        let bytes = payload.get(index * 8..index * 8 + 8).ok_or_else(|| short(index * 8 + 8))?;
+        Ok(u64::from_le_bytes(bytes.try_into().expect("eight bytes were taken")))
+    };
+
+    let lead = word_at(0)?;
+    let [f0, f1, words, runs, reason_code, version, z0, z1] = lead.to_le_bytes();
+    if version != ENCODING_VERSION {
+        return Err(DecodeError::Version { found: version, expected: ENCODING_VERSION });
+    }
+    let (words, runs) = (usize::from(words), usize::from(runs));
+    let (expected_words, expected_runs) = (row.words(), row.byte_runs());
+    if (words, runs) != (expected_words, expected_runs) {
+        return Err(DecodeError::Shape { name: row.name, expected_words, expected_runs, words, runs });
+    }
+    let foreign = u16::from_le_bytes([f0, f1]);
+    let foreign_makes_sense = (0..16).filter(|bit| foreign >> bit & 1 == 1).all(|bit| {
+        row.args.get(bit).is_some_and(|arg| arg.ty.may_be_foreign() && arg.slot != Slot::Result)
+    });
+    let reason = Reason::from_code(reason_code);
+    if !foreign_makes_sense || (z0, z1) != (0, 0) || (reason_code != 0 && reason.is_none()) {
+        return Err(DecodeError::Lead { name: row.name, lead });
+    }
+
+    let mut request = Request::empty(op);
+    request.code = code;
+    request.foreign = foreign;
+    request.reason = reason;
+    for index in 0..words {
+        request.push_word(word_at(1 + index)?);
+    }
+    let mut at = 8 * (1 + words + runs);
+    for index in 0..runs {
+        let length = usize::try_from(word_at(1 + words + index)?).unwrap_or(usize::MAX);
+        let end = at.saturating_add(length);
+        request.push_bytes(payload.get(at..end).ok_or_else(|| short(end))?);
+        at = end;
+    }
+    if payload.len() != at {
+        return Err(DecodeError::Trailing { offset: at, extra: payload.len() - at });
+    }
+
+    let mut run_offset = 8 * (1 + words + runs);
+    for arg in row.args {
+        let (fits, offset) = match arg.slot {
+            Slot::Word(n) => (arg.ty.word_fits(request.words[usize::from(n)]), 8 * (1 + usize::from(n))),
+            Slot::Bytes(n) => {
+                let run = request.bytes[usize::from(n)];
+                run_offset += run.len();
+                (arg.ty.bytes_fit(run), run_offset - run.len())
+            }
+            Slot::Result => continue,
+        };
+        if !fits {
+            return Err(DecodeError::Argument { name: row.name, argument: arg.name, offset, expected: arg.ty.to_string() });
+        }
+    }
+    Ok(request)
+}

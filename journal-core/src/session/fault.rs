@@ -1,0 +1,99 @@
+//! Faults on purpose: a rank that kills itself inside the all-reduce of a given step.
+//!
+//! `REJOIN_FAULT="kill:RANK@STEP[+US];fail-device:RANK@STEP"`. Only incarnation 0 obeys, once each.
+
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+/// What to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// SIGKILL to the own process, `delay` after the all-reduce was enqueued.
+    Kill {
+        /// How much later.
+        delay: Duration,
+    },
+    /// The device fails as the host backend can be told to.
+    FailDevice,
+}
+
+/// Faults of this rank that are still to come: (step, fault).
+#[derive(Debug, Default)]
+pub struct FaultPlan(Mutex<Vec<(u32, Fault)>>);
+
+impl FaultPlan {
+    /// Reads `REJOIN_FAULT`; entries of other ranks are left out, malformed ones are an error text.
+    pub fn from_env(rank: u32, incarnation: u32) -> Result<Self, String> {
+        match std::env::var("REJOIN_FAULT") {
+            Ok(text) if incarnation == 0 => Self::parse(&text, rank),
+            _ => Ok(Self::default()),
+        }
+    }
+
+    /// Parses the text of `REJOIN_FAULT`.
+    pub fn parse(text: &str, rank: u32) -> Result<Self, String> {
+        let mut plan = Vec::new();
+        for entry in text.split(';').filter(|e| !e.is_empty()) {
+            let parsed = (|| {
+                let (what, rest) = entry.split_once(':')?;
+                let (of_rank, rest) = rest.split_once('@')?;
+                let (step, delay) = rest.split_once('+').unwrap_or((rest, "0"));
+                let delay = Duration::from_micros(delay.trim_end_matches("us").parse().ok()?);
+                let fault = match what {
+                    "kill" => Fault::Kill { delay },
+                    "fail-device" => Fault::FailDevice,
+                    _ => return None,
+                };
+                Some((of_rank.parse::<u32>().ok()?, step.parse::<u32>().ok()?, fault))
+            })();
+            let (of_rank, step, fault) = parsed.ok_or_else(|| {
+                format!("REJOIN_FAULT has {entry:?}, expected kill:RANK@STEP, kill:RANK@STEP+MICROSECONDS or fail-device:RANK@STEP")
+            })?;
+            if of_rank == rank {
+                plan.push((step, fault));
+            }
+        }
+        Ok(Self(Mutex::new(plan)))
+    }
+
+    /// Takes out the fault of `step`, if there is one.
+    pub fn take(&self, step: u32) -> Option<Fault> {
+        let mut plan = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let at = plan.iter().position(|(s, _)| *s == step)?;
+        Some(plan.remove(at).1)
+    }
+
+    /// True when nothing is planned, the usual case.
+    pub fn is_empty(&self) -> bool {
+        self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner).is_empty()
+    }
+}
+
+/// Ends this process as a crash would. `stamp` gets the moment first, for the report's total.
+pub fn kill_self(delay: Duration, stamp: impl FnOnce()) -> ! {
+    let end = Instant::now() + delay;
+    // A busy wait: a scheduler's sleep would blur delays of a few microseconds.
+    while Instant::now() < end {
+        core::hint::spin_loop();
+    }
+    stamp();
+    let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);
+    loop {
+        std::thread::park();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plan_holds_only_this_ranks_faults_and_each_once() {
+        let plan = FaultPlan::parse("kill:1@50;kill:0@7+300;fail-device:0@9", 0).expect("well-formed");
+        assert_eq!(plan.take(50), None);
+        assert_eq!(plan.take(7), Some(Fault::Kill { delay: Duration::from_micros(300) }));
+        assert_eq!(plan.take(7), None);
+        assert_eq!(plan.take(9), Some(Fault::FailDevice));
+        assert!(FaultPlan::parse("kill:1", 0).expect_err("malformed").contains("kill:RANK@STEP"));
+    }
+}

@@ -1,0 +1,173 @@
+//! A rank's session: what an application sees of Rejoin.
+//!
+//! ```text
+//! open -> requests, communicators, state_register -> setup_done
+//!      -> step_begin -> requests -> step_end -> GO: optimizer -> step_commit
+//!                                            -> REDO: resume
+//!      -> finalize
+//! ```
+
+mod communicator;
+pub mod core;
+pub mod fault;
+pub mod launch_env;
+pub(crate) mod prepared;
+mod requests;
+pub mod state;
+mod step;
+mod threads;
+
+pub use launch_env::SessionOptions;
+pub use requests::HostSlice;
+pub use state::{State, StateKind};
+pub use step::{Decided, Resumed, SetUp};
+
+use std::sync::Arc;
+
+use self::core::Core;
+use crate::agent::{Agent, AgentParts};
+use crate::backend::host::{HostDevice, HostOptions};
+use crate::backend::{BackendKind, Device};
+use crate::error::Error;
+use crate::journal::{Journal, JournalOptions};
+use crate::membership::{BlobScope, Incarnation, Membership, Rank, ShmMembership};
+use crate::nccl::NcclLibrary;
+use crate::nccl::library::locate;
+use crate::request;
+
+/// An open session. Cloning gives another reference to the same one. A process that ends, or drops the last
+/// reference, without [`Session::finalize`] counts as dead: leaving is not dying, and only `finalize` leaves.
+#[derive(Clone)]
+pub struct Session {
+    core: Arc<Core>,
+    threads: Arc<threads::Threads>,
+}
+
+impl Session {
+    /// Joins the job: takes the rank's seat, opens the device and NCCL, creates the journal, starts the
+    /// monitor, watcher and recovery threads. A replacement begins to rebuild communicators at once.
+    pub fn open(options: SessionOptions) -> Result<Self, Error> {
+        let faults = fault::FaultPlan::from_env(options.rank.0, options.incarnation.0)
+            .map_err(|what| Error::InvalidArgument { what })?;
+        let membership = Arc::new(ShmMembership::open(&options.job)?);
+        if membership.nranks() != options.nranks {
+            return Err(Error::InvalidArgument {
+                what: format!("job {:?} has {} ranks, REJOIN_NRANKS says {}", options.job, membership.nranks(), options.nranks),
+            });
+        }
+        membership.join(options.rank, options.incarnation, options.token)?;
+        let replacement = membership.is_set_up();
+        let holding = threads::hold_seat(&membership, options.rank, options.incarnation)?;
+        let device: Arc<dyn Device> = match options.backend {
+            BackendKind::Host => Arc::new(HostDevice::create(HostOptions {
+                session_index: 0,
+                window_bytes: options.window_bytes,
+                ordinal: options.device,
+            })?),
+            BackendKind::Cuda => {
+                return Err(Error::Unsupported { what: "the cuda backend is not in this version; use --backend host".into() });
+            }
+        };
+        let nccl = Arc::new(NcclLibrary::load(&locate(options.nccl.as_deref(), options.backend))?);
+        let journal = Journal::create(&JournalOptions {
+            job: options.job.clone(),
+            job_uuid: membership.job_uuid(),
+            rank: options.rank.0,
+            incarnation: options.incarnation.0,
+            capacity_bytes: options.journal_bytes,
+            ..JournalOptions::default()
+        })?;
+        let epoch = if replacement { crate::membership::Epoch(0) } else { membership.decision().epoch };
+        let agent = Agent::new(AgentParts {
+            device,
+            nccl,
+            journal,
+            membership,
+            rank: options.rank,
+            incarnation: options.incarnation,
+            peer_timeout: options.peer_timeout,
+            epoch,
+            replacement,
+            faults,
+        });
+        let core = Arc::new(Core::new(agent, options));
+        let threads = Arc::new(threads::Threads::start(&core, holding)?);
+        Ok(Self { core, threads })
+    }
+
+    /// This process's rank.
+    pub fn rank(&self) -> Rank {
+        self.core.agent.rank
+    }
+
+    /// Ranks of the job.
+    pub fn nranks(&self) -> u32 {
+        self.core.options.nranks
+    }
+
+    /// The n-th process that holds this rank, from 0.
+    pub fn incarnation(&self) -> Incarnation {
+        self.core.agent.incarnation
+    }
+
+    /// Grows with every change of membership.
+    pub fn epoch(&self) -> crate::membership::Epoch {
+        self.core.agent.epoch()
+    }
+
+    /// Whether this process replaces one that died.
+    pub fn is_replacement(&self) -> bool {
+        self.core.agent.is_replacement()
+    }
+
+    /// Whether the open step is doomed: a long computation on the CPU can stop early.
+    pub fn is_doomed(&self) -> bool {
+        self.core.agent.moved()
+    }
+
+    /// Publishes `bytes` under `key` for all ranks, or (`None`) waits for what a rank publishes.
+    /// A replacement gets what was published before it came. At most 64 KiB a rank in all.
+    pub fn exchange(&self, key: &str, bytes: Option<&[u8]>) -> Result<Vec<u8>, Error> {
+        let key = format!("x.{key}");
+        let membership = self.core.membership();
+        let found = match bytes {
+            Some(bytes) => {
+                membership.publish(BlobScope::Job, &key, bytes)?;
+                bytes.to_vec()
+            }
+            None => {
+                let deadline = std::time::Instant::now() + self.core.options.peer_timeout;
+                membership.await_blob(BlobScope::Job, &key, deadline)?
+            }
+        };
+        self.core.agent.note(&request::exchange(&key, &found))?;
+        Ok(found)
+    }
+
+    /// Tells recovery that a device buffer must be right after a recovery, and where its content comes
+    /// from. Before `setup_done`. `clique` is the communicator whose ranks hold replicas.
+    pub fn state_register(
+        &self,
+        name: &str,
+        address: crate::backend::DevicePtr,
+        bytes: u64,
+        kind: StateKind,
+        clique: Option<crate::handle::VirtualHandle>,
+    ) -> Result<(), Error> {
+        let agent = &self.core.agent;
+        agent.phase.get().admit(crate::request::Class::Setup, "rejoin_state_register", true)?;
+        let inside = agent.device.allocations().iter().any(|(base, length)| {
+            base.0 <= address.0 && address.0.saturating_add(bytes) <= base.0.saturating_add(*length)
+        });
+        if !inside {
+            return Err(Error::InvalidArgument {
+                what: format!("state {name:?}: {bytes} bytes at {:#x} are not inside one live allocation", address.0),
+            });
+        }
+        let key = clique.map(|c| agent.communicator(c)).transpose()?.map(|c| c.clique);
+        let state = State { name: name.to_owned(), address, bytes, kind, clique: key };
+        self.core.states.write().unwrap_or_else(std::sync::PoisonError::into_inner).register(state)?;
+        let clique = clique.unwrap_or_default();
+        agent.note(&request::state_register(address, bytes, kind as u32, clique, name))
+    }
+}

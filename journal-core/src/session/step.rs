@@ -1,0 +1,284 @@
+//! Steps: begin, end with the job's decision, commit, and coming back after a recovery.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::{Session, prepared, state::StateKind};
+use crate::agent::Phase;
+use crate::error::{EndReason, Error};
+use crate::journal::{JournalReader, SegmentName};
+use crate::membership::{BlobScope, JobState, Membership, RankSet, Stage, Step, Verdict};
+use crate::recovery::{fingerprint, states_key};
+use crate::request;
+
+/// Largest blob of a step, bytes.
+pub const LARGEST_BLOB: u64 = 64 << 10;
+
+/// What `setup_done` gives.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SetUp {
+    /// First step to run: 0, or where the job stands.
+    pub step: u32,
+    /// As given to the `step_end` before `step`; empty for step 0.
+    pub blob: Vec<u8>,
+    /// This process is a replacement and goes on in the middle.
+    pub resumed: bool,
+}
+
+/// What `resume` gives.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Resumed {
+    /// The step to run now.
+    pub step: u32,
+    /// As given to the `step_end` before `step`; empty for step 0.
+    pub blob: Vec<u8>,
+}
+
+/// What the job decided about a step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Decided {
+    /// Everybody has finished it: run the optimizer, then commit.
+    Go,
+    /// Call `resume` and run it again.
+    Redo,
+}
+
+fn wrong(call: &'static str, phase: Phase, expected: &str) -> Error {
+    Error::WrongState { call, reason: format!("the session is at {phase:?}; {expected}") }
+}
+
+impl Session {
+    /// The set-up is over. Waits for all ranks; on a replacement, until recovery has restored its state.
+    pub fn setup_done(&self) -> Result<SetUp, Error> {
+        let core = &self.core;
+        let agent = &core.agent;
+        let phase = agent.phase.get();
+        if phase != Phase::SetUp {
+            return Err(wrong("setup_done", phase, "it is called once"));
+        }
+        agent.wait_all_streams()?;
+        let table = core.states();
+        agent.journal.prepared_reserve(prepared::size(&table, LARGEST_BLOB))?;
+        agent.note(&request::setup_done())?;
+        let membership = core.membership();
+        membership.publish(BlobScope::Job, &states_key(agent.rank), &table.to_bytes())?;
+        let deadline = Instant::now() + core.options.peer_timeout;
+        if agent.is_replacement() {
+            let old = self.take_over_prepared()?;
+            core.update(|p| p.set_up = true);
+            let step = self.await_recovery(deadline)?;
+            agent.phase.set(Phase::Between(step));
+            core.update(|p| p.committed = step);
+            old.iter().for_each(|name| drop(crate::journal::SharedSegment::unlink(name)));
+            return Ok(SetUp { step, blob: prepared::blob(&agent.journal, step)?, resumed: true });
+        }
+        prepared::write(agent, &table, 0, &[])?;
+        core.update(|p| p.set_up = true);
+        membership.barrier(agent.epoch(), Stage::SetUp, true, &RankSet::all(membership.nranks()), deadline)?;
+        membership.mark_set_up()?;
+        agent.phase.set(Phase::Between(0));
+        Ok(SetUp { step: 0, blob: Vec::new(), resumed: false })
+    }
+
+    /// Copies the PREPARED records of the newest predecessor that has some into this journal, so that the
+    /// predecessor's segment may go. The names of the predecessors' segments.
+    fn take_over_prepared(&self) -> Result<Vec<SegmentName>, Error> {
+        let (agent, job) = (&self.core.agent, &self.core.options.job);
+        let mut names = Vec::new();
+        let mut taken = false;
+        for incarnation in (0..agent.incarnation.0).rev() {
+            let name = SegmentName::journal(job, agent.rank.0, incarnation)?;
+            let Ok(reader) = JournalReader::open(&name) else { continue };
+            for record in reader.prepared_all().into_iter().filter(|_| !taken) {
+                let parts: Vec<(u32, &[u8])> = record.parts.iter().map(|(id, bytes)| (*id, bytes.as_slice())).collect();
+                agent.journal.prepared_write(record.next_step, &record.blob, &parts)?;
+            }
+            taken |= !reader.prepared_all().is_empty();
+            names.push(name);
+        }
+        Ok(names)
+    }
+
+    /// Begins `step`: scratch buffers are zeroed. [`Error::Redo`] when a rank has failed meanwhile.
+    pub fn step_begin(&self, step: u32) -> Result<(), Error> {
+        let agent = &self.core.agent;
+        match agent.phase.get() {
+            Phase::Between(expected) if expected == step => {}
+            phase => return Err(wrong("step_begin", phase, "begin the step that setup_done, step_commit or resume led to")),
+        }
+        let _pass = agent.gate.enter().ok_or_else(|| agent.doomed())?;
+        if agent.moved() {
+            return Err(agent.doomed());
+        }
+        agent.note(&request::step_begin(step))?;
+        for state in self.core.states().of_kind(StateKind::Scratch) {
+            agent.zero_unrecorded(state.address, state.bytes)?;
+        }
+        agent.phase.set(Phase::InStep(step));
+        Ok(())
+    }
+
+    /// Ends the open step: waits for this rank's work, keeps `next_blob` (at most 64 KiB) and the per-rank
+    /// buffers for the next step, votes, and returns what the job decides.
+    pub fn step_end(&self, next_blob: &[u8]) -> Result<Decided, Error> {
+        let (core, agent) = (&self.core, &self.core.agent);
+        let Phase::InStep(step) = agent.phase.get() else {
+            return Err(wrong("step_end", agent.phase.get(), "call step_begin first"));
+        };
+        if next_blob.len() as u64 > LARGEST_BLOB {
+            return Err(Error::InvalidArgument { what: format!("a blob of {} bytes, at most {LARGEST_BLOB}", next_blob.len()) });
+        }
+        if let [(address, bytes), ..] = agent.open_step_allocations()[..] {
+            return Err(Error::WrongState {
+                call: "step_end",
+                reason: format!("{bytes} bytes at {:#x} were allocated inside the step; free them before its end, or allocate in set-up", address.0),
+            });
+        }
+        match self.finish_work(step, next_blob) {
+            Err(Error::Redo) => return Ok(Decided::Redo),
+            other => other?,
+        }
+        let epoch = agent.epoch();
+        let verdict = match core.membership().vote(epoch, Step(step)) {
+            Ok(_) => core.membership().await_verdict(epoch, Step(step), Instant::now() + core.options.peer_timeout),
+            Err(error) => Err(error),
+        };
+        match verdict.map_err(Error::from) {
+            Ok(Verdict::Go) => {
+                agent.phase.set(Phase::Decided(step));
+                Ok(Decided::Go)
+            }
+            Ok(_) | Err(Error::Redo) => match agent.doomed() {
+                Error::Redo => Ok(Decided::Redo),
+                error => Err(error),
+            },
+            Err(error) => Err(self.end_on_timeout(error)),
+        }
+    }
+
+    fn finish_work(&self, step: u32, next_blob: &[u8]) -> Result<(), Error> {
+        let agent = &self.core.agent;
+        for (_, communicator) in agent.objects.communicators() {
+            if communicator.take_used() {
+                agent.settle(&communicator)?;
+            }
+        }
+        agent.wait_all_streams()?;
+        prepared::write(agent, &self.core.states(), step + 1, next_blob)
+    }
+
+    /// A rank that waited in vain for the others' votes may not simply leave: the job ends for everybody,
+    /// unless it has moved on meanwhile.
+    fn end_on_timeout(&self, error: Error) -> Error {
+        if error.status() == crate::Status::Timeout {
+            self.core.membership().note_end(&format!("rank {}: {error}", self.core.agent.rank));
+            self.core.membership().end(EndReason::PeerTimeout as u32);
+        }
+        error
+    }
+
+    /// Commits the decided step, after the optimizer. The first time, and when the collectives of a step
+    /// have changed, it also takes their fingerprint.
+    pub fn step_commit(&self) -> Result<(), Error> {
+        let (core, agent) = (&self.core, &self.core.agent);
+        let Phase::Decided(step) = agent.phase.get() else {
+            return Err(wrong("step_commit", agent.phase.get(), "it follows a step_end that returned GO"));
+        };
+        agent.wait_all_streams()?;
+        agent.journal.step_commit(step)?;
+        match core.membership().commit(Step(step)) {
+            Ok(_) => {}
+            // A death after GO: this commit is what recovery waits for.
+            Err(error) if error.is_moved() => {}
+            Err(error) => return Err(error.into()),
+        }
+        agent.phase.set(Phase::Between(step + 1));
+        core.update(|p| p.committed = step + 1);
+        match self.take_fingerprint() {
+            Err(Error::Redo) => Ok(()),
+            other => other,
+        }
+    }
+
+    fn take_fingerprint(&self) -> Result<(), Error> {
+        let agent = &self.core.agent;
+        for (_, communicator) in agent.objects.communicators() {
+            let Some(probes) = agent.fingerprint.take_changed(communicator.clique) else { continue };
+            let _pass = agent.gate.enter().ok_or(Error::Redo)?;
+            let moved = || agent.moved();
+            let results = fingerprint::run(agent, &communicator, &probes, fingerprint::probe_deadline(), &moved)?;
+            agent.fingerprint.record(communicator.clique, results);
+        }
+        Ok(())
+    }
+
+    /// After [`Error::Redo`] or [`Decided::Redo`]: waits until the job has recovered, and says which step to run.
+    pub fn resume(&self) -> Result<Resumed, Error> {
+        let agent = &self.core.agent;
+        match agent.phase.get() {
+            Phase::SetUp => return Err(wrong("resume", Phase::SetUp, "call setup_done first")),
+            Phase::Decided(step) => return Err(wrong("resume", Phase::Decided(step), "GO stands: run the optimizer and commit first")),
+            Phase::Ended => return Err(wrong("resume", Phase::Ended, "the session is closed")),
+            Phase::Between(_) | Phase::InStep(_) => {}
+        }
+        let step = self.await_recovery(Instant::now() + self.core.options.peer_timeout * 2)?;
+        agent.fingerprint.forget_step();
+        agent.phase.set(Phase::Between(step));
+        Ok(Resumed { step, blob: prepared::blob(&agent.journal, step)? })
+    }
+
+    /// Waits until this rank lives in the job's epoch, and the step that the last recovery led to.
+    fn await_recovery(&self, deadline: Instant) -> Result<u32, Error> {
+        let core = &self.core;
+        let found = core.wait_progress("recovery", deadline, || None, |progress| {
+            if let Some(error) = &progress.failed {
+                return Some(Err(error.clone()));
+            }
+            let (epoch, step) = progress.recovered?;
+            let now = core.membership().decision();
+            (now.epoch == epoch && !now.state.is_failed() && now.state != JobState::Ended).then_some(Ok(step))
+        })?;
+        found.map_err(|error| self.ended(&error))
+    }
+
+    /// The recovery thread's error as this call's.
+    fn ended(&self, error: &Arc<Error>) -> Error {
+        match &**error {
+            Error::Evicted { rank, incarnation } => Error::Evicted { rank: *rank, incarnation: *incarnation },
+            Error::Ended { reason } => Error::Ended { reason: *reason },
+            other => Error::WrongState { call: "resume", reason: format!("recovery is not possible: {other}") },
+        }
+    }
+
+    /// Leaves the job: waits until all ranks have come here, then gives the seat up. Without it the end of
+    /// this process is a death.
+    pub fn finalize(self) -> Result<(), Error> {
+        let (core, agent) = (&self.core, &self.core.agent);
+        match agent.phase.get() {
+            Phase::Between(_) => {}
+            phase => return Err(wrong("finalize", phase, "finish or redo the open step first")),
+        }
+        let membership = core.membership();
+        let all = RankSet::all(membership.nranks());
+        loop {
+            let deadline = Instant::now() + core.options.peer_timeout;
+            match membership.barrier(agent.epoch(), Stage::Finalize, true, &all, deadline).map_err(Error::from) {
+                Ok(()) => break,
+                Err(Error::Redo) => {
+                    let step = self.await_recovery(deadline)?;
+                    if step < core.progress().committed {
+                        return Err(Error::Mismatch { what: format!("the job went back to step {step} while this rank was finalizing") });
+                    }
+                }
+                Err(Error::Ended { reason: EndReason::Finished }) => break,
+                Err(error) => return Err(self.end_on_timeout(error)),
+            }
+        }
+        membership.end(EndReason::Finished as u32);
+        agent.phase.set(Phase::Ended);
+        self.threads.stop(core);
+        membership.leave()?;
+        agent.journal.unlink();
+        Ok(())
+    }
+}
