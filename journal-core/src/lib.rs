@@ -11,7 +11,9 @@ pub mod sync;
 
 pub mod error;
 pub mod request;
+pub mod journal;
 pub mod handle;
 pub mod backend;
+pub mod membership;
 
 pub use error::Status;
