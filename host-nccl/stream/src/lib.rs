@@ -28,6 +28,10 @@ pub const HOST_STREAM_LOST: i32 = 2;
 /// [`HOST_STREAM_LOST`] the memory may be gone.
 pub type HostWork = unsafe extern "C" fn(arg: *mut c_void);
 
+/// [`HostStream::enqueue_or_drop`]: exactly one of `work(arg)` and `drop(arg)` is called.
+pub type HostEnqueueOrDrop =
+    unsafe extern "C" fn(stream: *mut HostStream, work: HostWork, drop: HostWork, arg: *mut c_void) -> i32;
+
 /// One host stream, 64 bytes. Allocated, filled and freed by whoever makes the stream; all fields are
 /// constant while it lives. The host backend never frees one, so a stale pointer is answered with
 /// [`HOST_STREAM_LOST`].
@@ -47,8 +51,12 @@ pub struct HostStream {
     pub query: unsafe extern "C" fn(stream: *mut HostStream) -> i32,
     /// The maker's own.
     pub owner: *mut c_void,
+    /// May be null. Like `enqueue`, but when the device is lost or the stream is destroyed before its turn,
+    /// `drop(arg)` is called, on any thread. Only with it can a library wait, as NCCL does, for work that
+    /// is still queued.
+    pub enqueue_or_drop: Option<HostEnqueueOrDrop>,
     /// Zero; room for later versions.
-    pub reserved: [u64; 3],
+    pub reserved: [u64; 2],
 }
 
 const _: () = assert!(core::mem::size_of::<HostStream>() == 64);
