@@ -54,7 +54,8 @@ impl<'a> Request<'a> {
             | u64::from(self.run_count) << 24
             | u64::from(self.reason.map_or(0, |reason| reason as u8)) << 32
             | u64::from(ENCODING_VERSION) << 40;
-        header.0[1..=words].copy_from_slice(&self.words[..words]);
+        // All of them: a copy of a size known here is a few instructions, and lengths go over the unused ones.
+        header.0[1..=MAX_WORDS].copy_from_slice(&self.words);
         for (length, run) in header.0[1 + words..].iter_mut().zip(&self.bytes[..runs]) {
             *length = run.len() as u64;
         }

@@ -132,9 +132,9 @@ impl State {
     /// Usable pages for an allocation.
     fn commit(&mut self, offset: u64, bytes: u64) -> DeviceResult<()> {
         let page = self.reserved.page();
-        self.reserved.commit(offset / page * page, (offset + bytes).next_multiple_of(page)).or_else(|text| {
+        self.reserved.commit(offset / page * page, (offset + bytes).next_multiple_of(page)).map_err(|text| {
             self.memory.free(offset);
-            Err(DeviceError::Call { call: "mem_alloc", code: -1, text })
+            DeviceError::Call { call: "mem_alloc", code: -1, text }
         })
     }
 

@@ -57,6 +57,7 @@ pub(super) struct Reach(pub(super) Arc<Point>);
 
 impl Drop for Reach {
     fn drop(&mut self) {
+        // SYNC: Release; pairs with the Acquire in `work`.
         self.0.abandoned.store(true, Ordering::Release);
     }
 }
@@ -272,13 +273,14 @@ impl Queue {
 
     fn work(self: Arc<Self>) {
         while let Some(item) = self.next() {
-            let outcome = match item {
-                Item::Own(operation) => operation(),
+            let mut outcome = Ok(());
+            match item {
+                Item::Own(operation) => outcome = operation(),
                 // SAFETY: called once, on the worker, with the argument given to `enqueue`.
-                Item::Native { work, arg } => Ok(unsafe { work(arg.0) }),
-                Item::Await(point) => Ok(self.wait_until(|| point.time().is_some() || point.abandoned.load(Ordering::Acquire))),
-                Item::After(other, ticket) => Ok(self.wait_until(|| other.has_completed(ticket))),
-            };
+                Item::Native { work, arg } => unsafe { work(arg.0) },
+                Item::Await(point) => self.wait_until(|| point.time().is_some() || point.abandoned.load(Ordering::Acquire)),
+                Item::After(other, ticket) => self.wait_until(|| other.has_completed(ticket)),
+            }
             if let Err(reason) = outcome {
                 self.engine.fail(Fault::Lost { reason });
             }
