@@ -2,6 +2,7 @@
 
 use crate::fault::FaultPoint;
 use crate::output::Format;
+use journal_core::membership::{JobPolicy, JobStrategy};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -76,12 +77,11 @@ pub enum Strategy {
     Reinit,
 }
 
-impl Strategy {
-    /// As in `REJOIN_STRATEGY`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Auto => "auto",
-            Self::Reinit => "reinit",
+impl From<Strategy> for JobStrategy {
+    fn from(strategy: Strategy) -> Self {
+        match strategy {
+            Strategy::Auto => Self::Auto,
+            Strategy::Reinit => Self::Reinit,
         }
     }
 }
@@ -94,11 +94,10 @@ pub enum Policy {
     Redo,
 }
 
-impl Policy {
-    /// As in `REJOIN_POLICY`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Redo => "redo",
+impl From<Policy> for JobPolicy {
+    fn from(policy: Policy) -> Self {
+        match policy {
+            Policy::Redo => Self::Redo,
         }
     }
 }
@@ -116,8 +115,8 @@ pub struct RecoveryPolicy {
     #[arg(long, value_name = "M", default_value_t = 8)]
     pub max_recoveries: u32,
     /// Limit of each stage of a recovery, in seconds
-    #[arg(long, value_name = "S", value_parser = seconds)]
-    pub stage_timeout: Option<Duration>,
+    #[arg(long, value_name = "S", default_value = "30", value_parser = seconds)]
+    pub stage_timeout: Duration,
 }
 
 /// `rejoin run`.

@@ -1,5 +1,7 @@
 //! A recovery as `demo --json`, `recovery` and the progress lines show it.
 
+use crate::run::segment::exit_of;
+use journal_core::membership::{FailedRank, RecoveryReport, ShmMembership};
 use serde::Serialize;
 
 /// One recovery. The keys are stable; times are milliseconds.
@@ -38,6 +40,42 @@ pub struct RecoveryLine {
 }
 
 impl RecoveryLine {
+    /// From what the ranks wrote. The launcher may have learnt how a process ended only after that.
+    pub fn from_report(report: &RecoveryReport, membership: &ShmMembership) -> Self {
+        let cause = |failed: &FailedRank| {
+            let exit = failed.exit.or_else(|| membership.exit_evidence(failed.rank, failed.incarnation));
+            match exit {
+                Some(exit) => format!("{} ({})", failed.cause.as_str(), exit_of(exit)),
+                None => failed.cause.as_str().to_owned(),
+            }
+        };
+        let mut causes: Vec<String> = report.failed.iter().map(cause).collect();
+        causes.dedup();
+        let times = &report.times;
+        let in_ms = |ns: u64| ns as f64 / 1e6;
+        let mut line = Self {
+            epoch: report.epoch.0.into(),
+            failed: report.failed.iter().map(|failed| failed.rank.0).collect(),
+            cause: causes.join(", "),
+            strategy: report.strategy.as_str().to_owned(),
+            detect_ms: in_ms(times.detect_ns),
+            agree_ms: in_ms(times.agree_ns),
+            fence_ms: in_ms(times.fence_ns),
+            quiesce_ms: in_ms(times.quiesce_ns),
+            rebuild_ms: in_ms(times.rebuild_ns),
+            replay_ms: in_ms(times.replay_ns),
+            restore_ms: in_ms(times.restore_ns),
+            verify_ms: in_ms(times.verify_ns),
+            total_ms: 0.0,
+            replayed_requests: report.replayed_requests,
+            resumed_step: report.resumed_step.0,
+        };
+        // Where no step followed, the recovery itself is all there was.
+        let stages: f64 = line.stages().iter().map(|(_, time)| time).sum();
+        line.total_ms = report.total_ns.map_or(stages, in_ms);
+        line
+    }
+
     /// Stages in the order in which they happen, with their milliseconds.
     pub fn stages(&self) -> [(&'static str, f64); 8] {
         [

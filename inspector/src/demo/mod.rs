@@ -128,7 +128,7 @@ impl Demo<'_> {
     }
 
     fn spec(&self, results: &Results, kills: &[FaultPoint]) -> anyhow::Result<JobSpec> {
-        let mut environment: Environment = environment::of_policy(self.backend, &self.options.recovery)?;
+        let mut environment: Environment = environment::of_backend(self.backend)?;
         environment.push(("REJOIN_FAULT".to_owned(), fault::to_environment(kills).into()));
         let program = std::env::current_exe().context("cannot find the path of this program")?;
         let arguments = [
@@ -142,11 +142,9 @@ impl Demo<'_> {
             results.path().into(),
         ];
         Ok(JobSpec {
-            job: segment::free_name(),
-            nranks: self.options.ranks,
+            options: segment::options(&segment::free_name(), self.options.ranks, self.backend.name(), &self.options.recovery)?,
             program: arguments.into(),
             environment,
-            max_recoveries: self.options.recovery.max_recoveries,
             output: OutputMode::Keep,
             core: false,
         })

@@ -1,6 +1,6 @@
 //! What ranks are told through their environment.
 
-use crate::cli::{Backend, RecoveryPolicy};
+use crate::cli::Backend;
 use crate::companion;
 use anyhow::{bail, ensure};
 use std::ffi::OsString;
@@ -23,17 +23,9 @@ pub fn backend(option: Option<Backend>) -> anyhow::Result<Backend> {
     Ok(backend)
 }
 
-/// What is the same for every rank of a job.
-pub fn of_policy(backend: Backend, policy: &RecoveryPolicy) -> anyhow::Result<Environment> {
-    let mut environment = vec![
-        ("REJOIN_BACKEND".to_owned(), backend.name().into()),
-        ("REJOIN_STRATEGY".to_owned(), policy.strategy.name().into()),
-        ("REJOIN_POLICY".to_owned(), policy.policy.name().into()),
-        ("REJOIN_MAX_RECOVERIES".to_owned(), policy.max_recoveries.to_string().into()),
-    ];
-    if let Some(limit) = policy.stage_timeout {
-        environment.push(("REJOIN_STAGE_TIMEOUT_MS".to_owned(), limit.as_millis().max(1).to_string().into()));
-    }
+/// What is the same for every rank of a job. How the job recovers stands in its members segment.
+pub fn of_backend(backend: Backend) -> anyhow::Result<Environment> {
+    let mut environment = vec![("REJOIN_BACKEND".to_owned(), backend.name().into())];
     if backend == Backend::Host && std::env::var_os("REJOIN_NCCL").is_none() {
         environment.push(("REJOIN_NCCL".to_owned(), companion::locate(HOST_NCCL)?.into()));
     }
@@ -41,14 +33,14 @@ pub fn of_policy(backend: Backend, policy: &RecoveryPolicy) -> anyhow::Result<En
 }
 
 /// What differs between ranks and incarnations.
-pub fn of_rank(job: &str, rank: u32, nranks: u32, incarnation: u32, token: &str) -> Environment {
+pub fn of_rank(job: &str, rank: u32, nranks: u32, incarnation: u32, token: u64) -> Environment {
     let rank = rank.to_string();
     let variables = [
         ("REJOIN_JOB", job.to_owned()),
         ("REJOIN_RANK", rank.clone()),
         ("REJOIN_NRANKS", nranks.to_string()),
         ("REJOIN_INCARNATION", incarnation.to_string()),
-        ("REJOIN_TOKEN", token.to_owned()),
+        ("REJOIN_TOKEN", token.to_string()),
         ("RANK", rank.clone()),
         ("LOCAL_RANK", rank),
         ("WORLD_SIZE", nranks.to_string()),
@@ -62,7 +54,7 @@ mod tests {
 
     #[test]
     fn a_rank_learns_its_place_in_both_conventions() {
-        let environment = of_rank("job", 2, 4, 1, "t");
+        let environment = of_rank("job", 2, 4, 1, 7);
         let value = |key: &str| environment.iter().find(|(name, _)| name == key).map(|(_, value)| value.to_str().expect("text"));
         assert_eq!(value("REJOIN_RANK"), Some("2"));
         assert_eq!(value("RANK"), value("LOCAL_RANK"));

@@ -10,6 +10,8 @@ use super::supervisor::{Supervisor, Verdict};
 use crate::exit_code::ExitCode;
 use crate::report::RecoveryLine;
 use anyhow::Context;
+use journal_core::error::EndReason;
+use journal_core::membership::JobOptions;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
 use rustix::time::Timespec;
@@ -29,16 +31,12 @@ const RECOVERY_TICK: Duration = Duration::from_millis(10);
 /// A job to run.
 #[derive(Debug, Clone)]
 pub struct JobSpec {
-    /// Its name.
-    pub job: String,
-    /// Number of ranks.
-    pub nranks: u32,
+    /// What its segment is created with.
+    pub options: JobOptions,
     /// Program and arguments of every rank.
     pub program: Vec<OsString>,
     /// What every rank finds in its environment.
     pub environment: Environment,
-    /// Deaths that are tolerated.
-    pub max_recoveries: u32,
     /// Where ranks' output goes.
     pub output: OutputMode,
     /// Ranks may dump core.
@@ -111,13 +109,12 @@ pub fn launch(spec: &JobSpec, signals: &mut Signals, watcher: &mut dyn Watcher) 
     if !spec.core {
         forbid_core_dumps()?;
     }
-    let mut supervisor = Supervisor::create(spec.max_recoveries);
-    let mut first_incarnation = 0;
+    let mut supervisor = Supervisor::create(spec.options.max_recoveries);
     loop {
-        let segment = JobSegment::create(&spec.job, spec.nranks, first_incarnation)?;
+        let segment = JobSegment::create(&spec.options)?;
         let mut job = Job {
             spec,
-            ranks: (0..spec.nranks).map(|_| None).collect(),
+            ranks: (0..spec.options.nranks).map(|_| None).collect(),
             lines: Lines::create(spec.output),
             segment,
             recoveries: Vec::new(),
@@ -125,14 +122,11 @@ pub fn launch(spec: &JobSpec, signals: &mut Signals, watcher: &mut dyn Watcher) 
         };
         match job.run(&mut supervisor, signals, watcher)? {
             End::Job { code, reason } => {
-                job.collect_reports(watcher);
+                job.collect_reports(watcher, true);
                 let recoveries = std::mem::take(&mut job.recoveries);
                 return Ok(Outcome { code, reason, recoveries, lines: job.lines.take_kept() });
             }
-            End::Restart => {
-                first_incarnation = job.segment.next_incarnation();
-                watcher.event(&Event::Restarted);
-            }
+            End::Restart => watcher.event(&Event::Restarted),
         }
     }
 }
@@ -161,10 +155,10 @@ struct Job<'a> {
 
 impl Job<'_> {
     fn run(&mut self, supervisor: &mut Supervisor, signals: &mut Signals, watcher: &mut dyn Watcher) -> anyhow::Result<End> {
-        for rank in 0..self.spec.nranks {
+        for rank in 0..self.spec.options.nranks {
             self.start(rank)?;
         }
-        watcher.event(&Event::Started { job: &self.spec.job, nranks: self.spec.nranks });
+        watcher.event(&Event::Started { job: &self.spec.options.job, nranks: self.spec.options.nranks });
         loop {
             let tick = if self.recovering { RECOVERY_TICK } else { TICK };
             let exited = self.wait(Some(signals), tick)?;
@@ -177,22 +171,22 @@ impl Job<'_> {
             if let Some(signal) = signals.take() {
                 watcher.event(&Event::Interrupted { signal });
                 let reason = format!("interrupted by {}", Exit::Signal(signal));
-                self.segment.end(&reason);
+                self.segment.end(EndReason::Interrupted);
                 self.terminate(if signal == libc::SIGINT { Signal::INT } else { Signal::TERM })?;
                 return Ok(End::Job { code: ExitCode::of_signal(signal), reason: Some(reason) });
             }
             if self.ranks.iter().all(Option::is_none) {
                 return Ok(End::Job { code: ExitCode::FINE, reason: None });
             }
-            self.collect_reports(watcher);
+            self.collect_reports(watcher, false);
             watcher.event(&Event::Tick { step: self.segment.open_step() });
         }
     }
 
     fn start(&mut self, rank: u32) -> anyhow::Result<u32> {
         let admission = self.segment.admit(rank)?;
-        let (job, nranks) = (&self.spec.job, self.spec.nranks);
-        let mut environment = environment::of_rank(job, rank, nranks, admission.incarnation, &admission.token);
+        let (job, nranks) = (&self.spec.options.job, self.spec.options.nranks);
+        let mut environment = environment::of_rank(job, rank, nranks, admission.incarnation, admission.token);
         environment.extend(self.spec.environment.iter().cloned());
         let output = if self.spec.output == OutputMode::Inherit { RankOutput::Inherit } else { RankOutput::Pipe };
         let mut process = RankProcess::start(&self.spec.program, &environment, output)?;
@@ -205,8 +199,9 @@ impl Job<'_> {
     /// Reaps a rank and does what follows from its exit.
     fn exited(&mut self, rank: u32, supervisor: &mut Supervisor, watcher: &mut dyn Watcher) -> anyhow::Result<Option<End>> {
         let Some(process) = self.ranks[rank as usize].take() else { return Ok(None) };
-        let exit = process.reap()?;
-        let standing = self.segment.record_exit(rank, exit);
+        let status = process.reap()?;
+        let exit = Exit::from(status);
+        let standing = self.segment.record_exit(rank, status)?;
         let verdict = supervisor.judge(rank, exit, standing);
         // The replacement is started before anything is printed.
         let replaced = match verdict {
@@ -221,10 +216,10 @@ impl Job<'_> {
                 self.kill()?;
                 return Ok(Some(End::Restart));
             }
-            Verdict::End { code, reason } => {
-                let reason = self.segment.end(&reason);
+            Verdict::End { reason, text } => {
+                self.segment.end(reason);
                 self.terminate(Signal::TERM)?;
-                return Ok(Some(End::Job { code, reason: Some(format!("{reason} (rank {rank}: {exit})")) }));
+                return Ok(Some(End::Job { code: ExitCode::of_end(reason), reason: Some(format!("{text} (rank {rank}: {exit})")) }));
             }
             Verdict::Replace | Verdict::Finished => {}
         }
@@ -235,8 +230,8 @@ impl Job<'_> {
         Ok(None)
     }
 
-    fn collect_reports(&mut self, watcher: &mut dyn Watcher) {
-        for report in self.segment.reports_after(self.recoveries.len()) {
+    fn collect_reports(&mut self, watcher: &mut dyn Watcher, at_end: bool) {
+        for report in self.segment.new_recoveries(at_end) {
             watcher.event(&Event::Recovered(&report));
             self.recoveries.push(report);
             self.recovering = false;

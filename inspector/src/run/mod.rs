@@ -4,12 +4,14 @@
 //! launcher    poll over pidfds, signals, pipes
 //!   process     one rank: start, signal, reap            evidence   how it ended
 //!   supervisor  exit -> replace | restart | end          (pure)
-//!   segment     the members segment as the launcher uses it: create over leftovers, evidence, unlink
+//!   segment     the members segment as the launcher uses it: seats, evidence, reports
+//!   leftovers   what a dead job has left under a name, and the proof that it is dead
 //! ```
 
 pub mod environment;
 pub mod evidence;
 pub mod launcher;
+pub mod leftovers;
 pub mod lines;
 pub mod process;
 pub mod segment;
@@ -32,20 +34,18 @@ pub fn command(options: RunOptions) -> anyhow::Result<ExitCode> {
         None => segment::free_name(),
     };
     let spec = JobSpec {
-        environment: environment::of_policy(backend, &options.recovery)?,
-        job,
-        nranks: options.nranks,
+        options: segment::options(&job, options.nranks, backend.name(), &options.recovery)?,
+        environment: environment::of_backend(backend)?,
         program: options.program,
-        max_recoveries: options.recovery.max_recoveries,
         output: if options.tag { OutputMode::Tag } else { OutputMode::Inherit },
         core: options.core,
     };
     let mut signals = Signals::create()?;
-    let mut narrator = Narrator::for_run(options.quiet, spec.nranks);
+    let mut narrator = Narrator::for_run(options.quiet, options.nranks);
     let outcome = launch(&spec, &mut signals, &mut narrator)?;
     narrator.finish();
     if let Some(reason) = &outcome.reason {
-        eprintln!("rejoin: job {} ended: {reason}", spec.job);
+        eprintln!("rejoin: job {job} ended: {reason}");
     }
     Ok(outcome.code)
 }

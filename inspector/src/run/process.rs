@@ -1,13 +1,12 @@
 //! One process of a rank: started in a process group of its own, watched by pidfd, ended with its group.
 
-use super::evidence::Exit;
 use anyhow::Context;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 
 /// A started process that has not been reaped yet.
 pub struct RankProcess {
@@ -78,10 +77,9 @@ impl RankProcess {
     }
 
     /// After the descriptor became readable: ends what the process left behind in its group, and reaps it.
-    pub fn reap(mut self) -> anyhow::Result<Exit> {
+    pub fn reap(mut self) -> anyhow::Result<ExitStatus> {
         self.signal(Signal::KILL);
-        let status = self.child.wait().context("cannot learn how a rank ended")?;
-        Ok(status.into())
+        self.child.wait().context("cannot learn how a rank ended")
     }
 }
 
@@ -123,6 +121,7 @@ fn executable(path: &Path) -> anyhow::Result<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::run::evidence::Exit;
     use rustix::event::{PollFd, PollFlags, poll};
 
     fn wait(process: &RankProcess) {
@@ -140,10 +139,10 @@ mod tests {
     fn an_exit_is_seen_by_the_descriptor_and_told_as_it_was() {
         let process = shell("exit $MARK");
         wait(&process);
-        assert_eq!(process.reap().expect("reaped"), Exit::Code(7));
+        assert_eq!(Exit::from(process.reap().expect("reaped")), Exit::Code(7));
         let process = shell("kill -9 $$");
         wait(&process);
-        assert_eq!(process.reap().expect("reaped"), Exit::Signal(9));
+        assert_eq!(Exit::from(process.reap().expect("reaped")), Exit::Signal(9));
     }
 
     #[test]
@@ -151,7 +150,7 @@ mod tests {
         let process = shell("sleep 1000 & sleep 1000");
         process.signal(Signal::TERM);
         wait(&process);
-        assert_eq!(process.reap().expect("reaped"), Exit::Signal(15));
+        assert_eq!(Exit::from(process.reap().expect("reaped")), Exit::Signal(15));
     }
 
     #[test]

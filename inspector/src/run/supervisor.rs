@@ -1,7 +1,7 @@
 //! What follows from the exit of a rank: a pure decision, so that every case can be tested without processes.
 
 use super::evidence::Exit;
-use crate::exit_code::ExitCode;
+use journal_core::error::EndReason;
 use std::collections::HashMap;
 
 /// How far the members segment says that the job and the rank were, read after the exit was proven.
@@ -13,8 +13,8 @@ pub struct Standing {
     pub joined: bool,
     /// Every rank has passed `setup_done` once.
     pub setup_complete: bool,
-    /// The ranks have ended the job.
-    pub ended: bool,
+    /// Why the ranks have ended the job, if they have.
+    pub ended: Option<EndReason>,
     /// The open step.
     pub step: u32,
 }
@@ -30,10 +30,10 @@ pub enum Verdict {
     RestartJob,
     /// End the job.
     End {
-        /// Exit code of the launcher.
-        code: ExitCode,
+        /// For the segment and the exit code.
+        reason: EndReason,
         /// For the operator.
-        reason: String,
+        text: String,
     },
 }
 
@@ -68,23 +68,25 @@ impl Supervisor {
         if standing.left {
             return Verdict::Finished;
         }
-        if standing.ended {
-            let reason = "the ranks have ended the job".to_owned();
-            return Verdict::End { code: ExitCode::NOT_RECOVERABLE, reason };
+        match standing.ended {
+            // It died on its way out, with nothing left to do.
+            Some(EndReason::Finished) => return Verdict::Finished,
+            Some(reason) => return Verdict::End { reason, text: reason.to_string() },
+            None => {}
         }
         if !standing.joined && exit == Exit::Code(0) {
-            let reason = format!(
+            let text = format!(
                 "rank {rank} exited with code 0 before it opened a session: the program does not use Rejoin, \
                  or its arguments made it return early"
             );
-            return Verdict::End { code: ExitCode::NOT_A_RANK, reason };
+            return Verdict::End { reason: EndReason::SetUpFailed, text };
         }
         self.deaths += 1;
         let place = if standing.setup_complete { Place::Step(standing.step) } else { Place::SetUp };
         let again = self.last_place.insert(rank, place) == Some(place);
         if self.deaths > self.max_recoveries {
-            let reason = format!("{} deaths, and --max-recoveries is {}", self.deaths, self.max_recoveries);
-            return Verdict::End { code: ExitCode::GAVE_UP, reason };
+            let text = format!("{} deaths, and --max-recoveries is {}", self.deaths, self.max_recoveries);
+            return Verdict::End { reason: EndReason::TooManyRecoveries, text };
         }
         match place {
             _ if again => {
@@ -92,8 +94,8 @@ impl Supervisor {
                     Place::SetUp => "before set-up was complete".to_owned(),
                     Place::Step(step) => format!("in step {step}"),
                 };
-                let reason = format!("rank {rank} died twice {place}; another try would end the same way");
-                Verdict::End { code: ExitCode::SAME_STEP, reason }
+                let text = format!("rank {rank} died twice {place}; another try would end the same way");
+                Verdict::End { reason: EndReason::SameStepTwice, text }
             }
             Place::SetUp => Verdict::RestartJob,
             Place::Step(_) => Verdict::Replace,
@@ -106,11 +108,11 @@ mod tests {
     use super::*;
 
     const KILLED: Exit = Exit::Signal(9);
-    const IN_STEP: Standing = Standing { left: false, joined: true, setup_complete: true, ended: false, step: 100 };
+    const IN_STEP: Standing = Standing { left: false, joined: true, setup_complete: true, ended: None, step: 100 };
 
-    fn code(verdict: Verdict) -> Option<ExitCode> {
+    fn end(verdict: Verdict) -> Option<EndReason> {
         match verdict {
-            Verdict::End { code, .. } => Some(code),
+            Verdict::End { reason, .. } => Some(reason),
             _ => None,
         }
     }
@@ -143,8 +145,8 @@ mod tests {
         assert_eq!(supervisor.judge(2, KILLED, IN_STEP), Verdict::Replace);
         assert_eq!(supervisor.judge(3, KILLED, IN_STEP), Verdict::Replace);
         let verdict = supervisor.judge(2, KILLED, IN_STEP);
-        assert!(matches!(&verdict, Verdict::End { reason, .. } if reason.contains("rank 2") && reason.contains("step 100")));
-        assert_eq!(code(verdict), Some(ExitCode::SAME_STEP));
+        assert!(matches!(&verdict, Verdict::End { text, .. } if text.contains("rank 2") && text.contains("step 100")));
+        assert_eq!(end(verdict), Some(EndReason::SameStepTwice));
     }
 
     #[test]
@@ -160,7 +162,7 @@ mod tests {
         let mut supervisor = Supervisor::create(8);
         let early = Standing { setup_complete: false, joined: false, ..IN_STEP };
         assert_eq!(supervisor.judge(0, Exit::Code(1), early), Verdict::RestartJob);
-        assert_eq!(code(supervisor.judge(0, Exit::Code(1), early)), Some(ExitCode::SAME_STEP));
+        assert_eq!(end(supervisor.judge(0, Exit::Code(1), early)), Some(EndReason::SameStepTwice));
     }
 
     #[test]
@@ -169,19 +171,21 @@ mod tests {
         for step in 0..2 {
             assert_eq!(supervisor.judge(step, KILLED, Standing { step, ..IN_STEP }), Verdict::Replace);
         }
-        assert_eq!(code(supervisor.judge(0, KILLED, IN_STEP)), Some(ExitCode::GAVE_UP));
-        assert_eq!(code(Supervisor::create(0).judge(0, KILLED, IN_STEP)), Some(ExitCode::GAVE_UP));
+        assert_eq!(end(supervisor.judge(0, KILLED, IN_STEP)), Some(EndReason::TooManyRecoveries));
+        assert_eq!(end(Supervisor::create(0).judge(0, KILLED, IN_STEP)), Some(EndReason::TooManyRecoveries));
     }
 
     #[test]
     fn a_program_that_never_opened_a_session_is_named_at_once() {
         let stranger = Standing { joined: false, setup_complete: false, ..IN_STEP };
-        assert_eq!(code(Supervisor::create(8).judge(0, Exit::Code(0), stranger)), Some(ExitCode::NOT_A_RANK));
+        assert_eq!(end(Supervisor::create(8).judge(0, Exit::Code(0), stranger)), Some(EndReason::SetUpFailed));
     }
 
     #[test]
     fn a_job_ended_by_its_ranks_is_not_continued() {
-        let ended = Standing { ended: true, ..IN_STEP };
-        assert_eq!(code(Supervisor::create(8).judge(0, Exit::Code(1), ended)), Some(ExitCode::NOT_RECOVERABLE));
+        let ended = |reason| Standing { ended: Some(reason), ..IN_STEP };
+        let judge = |reason| Supervisor::create(8).judge(0, Exit::Code(1), ended(reason));
+        assert_eq!(end(judge(EndReason::StateLost)), Some(EndReason::StateLost));
+        assert_eq!(judge(EndReason::Finished), Verdict::Finished);
     }
 }

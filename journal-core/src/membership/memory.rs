@@ -6,7 +6,7 @@ use super::layout::{AT_EVENT, AT_LAUNCHER_MUTEX, Layout};
 use super::seat::PLACES;
 use super::{Incarnation, MembershipError, Rank};
 use crate::journal::SharedSegment;
-use crate::sync::robust::{ROBUST_MUTEX_BYTES, RobustMutex};
+use crate::sync::robust::{Holder, ROBUST_MUTEX_BYTES, RobustMutex};
 use crate::sync::{AtomicU32, AtomicU64, Ordering, Words, futex};
 
 /// The segment and where everything is in it.
@@ -74,6 +74,21 @@ impl Memory {
 
     pub(super) fn mutex(&self, rank: Rank, incarnation: Incarnation) -> RobustMutex {
         self.mutex_at(self.layout.mutex(rank, incarnation))
+    }
+
+    /// Who holds a rank's mutex, without touching it.
+    pub(super) fn holder(&self, rank: Rank, incarnation: Incarnation) -> Holder {
+        self.holder_at(self.layout.mutex(rank, incarnation))
+    }
+
+    /// Who holds the launcher's mutex, without touching it.
+    pub(super) fn launcher_holder(&self) -> Holder {
+        self.holder_at(AT_LAUNCHER_MUTEX)
+    }
+
+    fn holder_at(&self, offset: u64) -> Holder {
+        let word = self.word(offset).load(Ordering::Acquire).to_ne_bytes();
+        Holder::from_word(u32::from_ne_bytes([word[0], word[1], word[2], word[3]]))
     }
 
     pub(super) fn launcher_mutex(&self) -> RobustMutex {
