@@ -14,6 +14,7 @@ pub mod request;
 pub mod journal;
 pub mod handle;
 pub mod backend;
+#[allow(unsafe_code)]
 pub mod membership;
 
 pub use error::Status;

@@ -60,6 +60,8 @@ pub(super) const AT_EVENT: u64 = 0x280;
 pub(super) const AT_SETUP_COMPLETE: u64 = 0x300;
 /// {1, code} of the first `end`; swapped in before the decision word says ENDED.
 pub(super) const AT_END: u64 = 0x308;
+/// CLOCK_MONOTONIC ns of the last proposal of an even and of an odd epoch, for reports. Proposers, before the swap.
+pub(super) const AT_PROPOSED: u64 = 0x310;
 /// Launcher: pid, start time (written before publication), state (launcher, or whoever finds it dead).
 pub(super) const AT_LAUNCHER_PID: u64 = 0x340;
 pub(super) const AT_LAUNCHER_START: u64 = 0x348;

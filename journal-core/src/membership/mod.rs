@@ -40,10 +40,10 @@ pub use clique::{Clique, CliqueDescription, CliqueKind};
 pub use decision::{CommitOutcome, Decision, DecisionState, ProposeOutcome, Verdict, VoteOutcome};
 pub use error::MembershipError;
 pub use failed::{Cause, FailedSet, Failure};
-pub use liveness::LauncherState;
-pub use memory::monotonic_ns;
 pub use report::{Contribution, FailedRank, RecoveryOutcome, RecoveryReport, StageTimes};
 pub use seat::{ExitEvidence, Identity, Seat, SeatState};
+pub use liveness::LauncherState;
+pub use memory::monotonic_ns;
 pub use shm::{JobOptions, JobPolicy, JobStrategy, ShmMembership};
 
 /// Most ranks of a job.

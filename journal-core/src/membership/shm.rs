@@ -169,6 +169,8 @@ impl Shared {
         for failure in more {
             set.add(*failure);
         }
+        let parity = u64::from(now.epoch.0 & 1 ^ 1);
+        self.memory.word(AT_PROPOSED + parity * 8).store(monotonic_ns(), Ordering::Relaxed);
         let outcome =
             self.decisions().propose(slot, now.epoch, &set).ok_or(MembershipError::EpochsExhausted)?;
         if let ProposeOutcome::Won(_) = outcome {
@@ -410,6 +412,18 @@ impl ShmMembership {
         match self.shared.memory.word(AT_END).load(Ordering::Acquire) {
             0 => None,
             word => Some(word as u32),
+        }
+    }
+
+    /// When `epoch` was proposed, CLOCK_MONOTONIC ns.
+    pub fn proposed_ns(&self, epoch: Epoch) -> u64 {
+        self.shared.memory.word(AT_PROPOSED + u64::from(epoch.0 & 1) * 8).load(Ordering::Relaxed)
+    }
+
+    /// Wakes all waiters of this job, so that they look again.
+    pub fn wake(&self) {
+        if self.shared.memory.is_writable() {
+            self.shared.memory.signal();
         }
     }
 

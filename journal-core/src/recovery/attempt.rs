@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::report::Clock;
+use super::stage;
 use crate::agent::poll;
 use crate::error::Error;
-use crate::membership::{Decision, Epoch, FailedSet, JobState, Membership, Rank, RankSet, ShmMembership, Stage};
+use crate::membership::{Decision, Epoch, FailedSet, Membership, Rank, RankSet, ShmMembership, Stage};
 use crate::session::core::Core;
 
 /// What all stages of one attempt know.
@@ -53,7 +54,7 @@ impl<'a> Attempt<'a> {
             me,
             newcomer,
             leader,
-            clock: Clock::start(membership, decision.epoch),
+            clock: Clock::start(membership, decision.epoch, &failed),
             stage_timeout: membership.options().stage_timeout,
             failed,
         })
@@ -61,7 +62,7 @@ impl<'a> Attempt<'a> {
 
     /// The step that the job goes on with.
     pub fn resume_step(&self) -> u32 {
-        self.decision.step.0 + u32::from(self.decision.state == JobState::FailedGo)
+        self.decision.resume_step().0
     }
 
     /// All stages in order.
@@ -82,8 +83,13 @@ impl<'a> Attempt<'a> {
     }
 
     fn resume(&mut self) -> Result<(), Error> {
-        self.write_report()?;
-        self.barrier(Stage::Resume, true, &self.all)?;
+        self.contribute()?;
+        self.barrier(stage::RESUME, true, &self.all)?;
+        if self.leader {
+            // Before the step opens, so that its first commit finds the report to add the total to.
+            self.write_report()?;
+        }
+        self.membership().acknowledge(self.epoch)?;
         let step = self.membership().reopen(self.epoch)?;
         let agent = &self.core.agent;
         agent.enter_epoch(self.epoch);
@@ -109,7 +115,7 @@ impl<'a> Attempt<'a> {
 
     pub fn moved(&self) -> Option<Error> {
         let now = self.membership().decision();
-        if now.state == JobState::Ended {
+        if now.is_ended() {
             return Some(self.core.agent.doomed());
         }
         (now.epoch != self.epoch).then_some(Error::Redo)

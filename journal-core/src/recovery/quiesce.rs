@@ -1,16 +1,17 @@
 //! Quiesce: nobody is inside a request, and nothing runs on a communicator any more.
 
 use super::attempt::Attempt;
+use super::stage;
 use crate::backend::RealHandle;
 use crate::error::Error;
 use crate::handle::HandleKind;
-use crate::membership::{JobState, Rank, Stage};
+use crate::membership::{DecisionState, Rank};
 
 impl Attempt<'_> {
     pub(super) fn quiesce(&mut self) -> Result<(), Error> {
         let agent = &self.core.agent;
         if !self.newcomer {
-            if self.decision.state == JobState::FailedGo {
+            if self.decision.state == DecisionState::FailedGo {
                 self.await_own_commit()?;
             }
             agent.gate.close_and_drain(self.deadline()).map_err(|inside| Error::Timeout {
@@ -26,7 +27,7 @@ impl Attempt<'_> {
             self.core.agent.quiesced()?;
             // Everyone has let go before anyone builds: a late abort would poison nothing, but a late
             // survivor would hold up the rebuild without a name.
-            self.barrier(Stage::Quiesced, true, &self.survivors)?;
+            self.barrier(stage::QUIESCED, true, &self.survivors)?;
         }
         Ok(())
     }

@@ -7,8 +7,8 @@ use super::{Session, prepared, state::StateKind};
 use crate::agent::Phase;
 use crate::error::{EndReason, Error};
 use crate::journal::{JournalReader, SegmentName};
-use crate::membership::{BlobScope, JobState, Membership, RankSet, Stage, Step, Verdict};
-use crate::recovery::{fingerprint, states_key};
+use crate::membership::{BlobScope, Membership, RankSet, Step, Verdict};
+use crate::recovery::{end_job, fingerprint, stage, states_key};
 use crate::request;
 
 /// Largest blob of a step, bytes.
@@ -61,10 +61,11 @@ impl Session {
         agent.journal.prepared_reserve(prepared::size(&table, LARGEST_BLOB))?;
         agent.note(&request::setup_done())?;
         let membership = core.membership();
-        membership.publish(BlobScope::Job, &states_key(agent.rank), &table.to_bytes())?;
+        membership.publish(BlobScope::Permanent, &states_key(agent.rank), &table.to_bytes())?;
         let deadline = Instant::now() + core.options.peer_timeout;
         if agent.is_replacement() {
             let old = self.take_over_prepared()?;
+            membership.mark_ready()?;
             core.update(|p| p.set_up = true);
             let step = self.await_recovery(deadline)?;
             agent.phase.set(Phase::Between(step));
@@ -74,8 +75,9 @@ impl Session {
         }
         prepared::write(agent, &table, 0, &[])?;
         core.update(|p| p.set_up = true);
-        membership.barrier(agent.epoch(), Stage::SetUp, true, &RankSet::all(membership.nranks()), deadline)?;
-        membership.mark_set_up()?;
+        membership.barrier(agent.epoch(), stage::SET_UP, true, &RankSet::all(membership.nranks()), deadline)?;
+        membership.mark_setup_complete()?;
+        membership.mark_ready()?;
         agent.phase.set(Phase::Between(0));
         Ok(SetUp { step: 0, blob: Vec::new(), resumed: false })
     }
@@ -171,8 +173,7 @@ impl Session {
     /// unless it has moved on meanwhile.
     fn end_on_timeout(&self, error: Error) -> Error {
         if error.status() == crate::Status::Timeout {
-            self.core.membership().note_end(&format!("rank {}: {error}", self.core.agent.rank));
-            self.core.membership().end(EndReason::PeerTimeout as u32);
+            end_job(&self.core, EndReason::PeerTimeout, &format!("rank {}: {error}", self.core.agent.rank));
         }
         error
     }
@@ -236,7 +237,7 @@ impl Session {
             }
             let (epoch, step) = progress.recovered?;
             let now = core.membership().decision();
-            (now.epoch == epoch && !now.state.is_failed() && now.state != JobState::Ended).then_some(Ok(step))
+            (now.epoch == epoch && !now.is_failed() && !now.is_ended()).then_some(Ok(step))
         })?;
         found.map_err(|error| self.ended(&error))
     }
@@ -262,7 +263,7 @@ impl Session {
         let all = RankSet::all(membership.nranks());
         loop {
             let deadline = Instant::now() + core.options.peer_timeout;
-            match membership.barrier(agent.epoch(), Stage::Finalize, true, &all, deadline).map_err(Error::from) {
+            match membership.barrier(agent.epoch(), stage::FINALIZE, true, &all, deadline).map_err(Error::from) {
                 Ok(()) => break,
                 Err(Error::Redo) => {
                     let step = self.await_recovery(deadline)?;
@@ -276,7 +277,7 @@ impl Session {
         }
         membership.end(EndReason::Finished as u32);
         agent.phase.set(Phase::Ended);
-        self.threads.stop(core);
+        self.threads.stop();
         membership.leave()?;
         agent.journal.unlink();
         Ok(())

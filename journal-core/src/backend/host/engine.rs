@@ -76,9 +76,9 @@ impl Engine {
                 }
             }
         }
-        for queue in lock(&self.streams).iter() {
-            queue.stop();
-        }
+        // Without the lock: what is dropped belongs to others.
+        let streams = lock(&self.streams).clone();
+        streams.iter().for_each(|queue| queue.stop());
         self.bump();
     }
 

@@ -22,17 +22,38 @@ pub(super) type Operation = Box<dyn FnOnce() -> Result<(), String> + Send>;
 
 pub(super) enum Item {
     Own(Operation),
-    Native { work: HostWork, arg: Argument },
+    Native(Native),
     /// Waits for a recorded event.
     Await(Arc<Point>),
     /// Waits until another stream has completed that many items.
     After(Arc<Queue>, u64),
 }
 
-/// The argument of native work, on its way to the worker.
-pub(super) struct Argument(*mut c_void);
+/// Work of NCCL. Run once; or, when the stream never runs it, dropped by its own function, if it has one.
+pub(super) struct Native {
+    work: HostWork,
+    drop: Option<HostWork>,
+    arg: *mut c_void,
+}
 // SAFETY: `HostStream::enqueue` hands the argument over to the worker thread.
-unsafe impl Send for Argument {}
+unsafe impl Send for Native {}
+
+impl Native {
+    fn run(self) {
+        let native = core::mem::ManuallyDrop::new(self);
+        // SAFETY: called once, with the argument given to `enqueue`; never dropped after.
+        unsafe { (native.work)(native.arg) };
+    }
+}
+
+impl Drop for Native {
+    fn drop(&mut self) {
+        if let Some(drop) = self.drop {
+            // SAFETY: called once, with the argument given to `enqueue_or_drop`, and `work` never runs.
+            unsafe { drop(self.arg) };
+        }
+    }
+}
 
 /// A place in a stream: reached when everything before it has run.
 #[derive(Debug, Default)]
@@ -141,7 +162,8 @@ impl Queue {
             enqueue: native_enqueue,
             query: native_query,
             owner: Arc::into_raw(Arc::clone(&queue)).cast_mut().cast(),
-            reserved: [0; 3],
+            enqueue_or_drop: Some(native_enqueue_or_drop),
+            reserved: [0; 2],
         };
         let _ = queue.native.set(NativeStream(Box::into_raw(Box::new(stream))));
         Ok(queue)
@@ -222,7 +244,7 @@ impl Queue {
             inner.phase = Phase::Stopped;
             core::mem::take(&mut inner.items)
         };
-        // Outside the lock: dropping may release a module.
+        // Outside the lock: dropping may release a module, or wake who waits for a collective.
         drop(dropped);
         self.wake.notify_all();
     }
@@ -259,7 +281,7 @@ impl Queue {
             }
             if !self.engine.is_hung() {
                 if let Some(item) = inner.items.pop_front() {
-                    inner.running = if matches!(item, Item::Native { .. }) { Running::Native } else { Running::Own };
+                    inner.running = if matches!(item, Item::Native(_)) { Running::Native } else { Running::Own };
                     return Some(item);
                 }
                 if inner.phase == Phase::Draining {
@@ -276,8 +298,7 @@ impl Queue {
             let mut outcome = Ok(());
             match item {
                 Item::Own(operation) => outcome = operation(),
-                // SAFETY: called once, on the worker, with the argument given to `enqueue`.
-                Item::Native { work, arg } => unsafe { work(arg.0) },
+                Item::Native(native) => native.run(),
                 Item::Await(point) => self.wait_until(|| point.time().is_some() || point.abandoned.load(Ordering::Acquire)),
                 Item::After(other, ticket) => self.wait_until(|| other.has_completed(ticket)),
             }
@@ -305,22 +326,39 @@ impl Queue {
     }
 }
 
-unsafe extern "C" fn native_enqueue(stream: *mut HostStream, work: HostWork, arg: *mut c_void) -> i32 {
-    // SAFETY: the caller passes a stream of ours, which is never freed.
+/// # Safety
+/// `stream` is one of ours, which is never freed.
+unsafe fn queue_of<'a>(stream: *mut HostStream) -> &'a Queue {
+    // SAFETY: as promised.
     let owner = unsafe { (*stream).owner }.cast::<Queue>();
     // SAFETY: `owner` holds a reference that is never given up.
-    let queue = unsafe { &*owner };
-    match queue.enqueue(Item::Native { work, arg: Argument(arg) }) {
+    unsafe { &*owner }
+}
+
+fn enqueue_native(queue: &Queue, native: Native) -> i32 {
+    match queue.enqueue(Item::Native(native)) {
         Ok(()) => HOST_STREAM_OK,
-        Err(_) => HOST_STREAM_LOST,
+        Err(refused) => {
+            // The caller keeps the argument.
+            core::mem::forget(refused);
+            HOST_STREAM_LOST
+        }
     }
 }
 
+unsafe extern "C" fn native_enqueue(stream: *mut HostStream, work: HostWork, arg: *mut c_void) -> i32 {
+    // SAFETY: the caller passes a stream of ours.
+    enqueue_native(unsafe { queue_of(stream) }, Native { work, drop: None, arg })
+}
+
+unsafe extern "C" fn native_enqueue_or_drop(stream: *mut HostStream, work: HostWork, drop: HostWork, arg: *mut c_void) -> i32 {
+    // SAFETY: the caller passes a stream of ours.
+    enqueue_native(unsafe { queue_of(stream) }, Native { work, drop: Some(drop), arg })
+}
+
 unsafe extern "C" fn native_query(stream: *mut HostStream) -> i32 {
-    // SAFETY: the caller passes a stream of ours, which is never freed.
-    let owner = unsafe { (*stream).owner }.cast::<Queue>();
-    // SAFETY: `owner` holds a reference that is never given up.
-    let queue = unsafe { &*owner };
+    // SAFETY: the caller passes a stream of ours.
+    let queue = unsafe { queue_of(stream) };
     let inner = lock(&queue.inner);
     match inner.phase {
         Phase::Stopped => HOST_STREAM_LOST,

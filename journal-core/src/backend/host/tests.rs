@@ -657,6 +657,37 @@ fn a_lost_device_drops_queued_work_and_refuses_calls_until_reset() {
 }
 
 #[test]
+fn native_work_is_either_run_or_dropped_once() {
+    static RUN: AtomicU32 = AtomicU32::new(0);
+    static DROPPED: AtomicU32 = AtomicU32::new(0);
+    unsafe extern "C" fn run(_: *mut c_void) {
+        RUN.fetch_add(1, Ordering::SeqCst);
+    }
+    unsafe extern "C" fn drop_it(_: *mut c_void) {
+        DROPPED.fetch_add(1, Ordering::SeqCst);
+    }
+    let device = device();
+    let native = device.stream_native(DEFAULT).cast::<HostStream>();
+    // SAFETY: a stream of a device, never freed.
+    let enqueue = unsafe { (*native).enqueue_or_drop }.unwrap();
+    // SAFETY: as above; the work ignores its argument.
+    let enqueue = || unsafe { enqueue(native, run, drop_it, core::ptr::null_mut()) };
+    let counts = || (RUN.load(Ordering::SeqCst), DROPPED.load(Ordering::SeqCst));
+    assert_eq!(enqueue(), HOST_STREAM_OK);
+    synchronize(&device, DEFAULT);
+    assert_eq!(counts(), (1, 0));
+    let stuck = Stuck::on(&device, DEFAULT);
+    assert_eq!((enqueue(), enqueue()), (HOST_STREAM_OK, HOST_STREAM_OK));
+    device.inject(Fault::Lost { reason: "told to".into() });
+    assert_eq!(counts(), (1, 2));
+    assert_eq!(enqueue(), HOST_STREAM_LOST, "refused: the caller keeps it");
+    stuck.release();
+    device.reset().unwrap();
+    drop(device);
+    assert_eq!(counts(), (1, 2));
+}
+
+#[test]
 fn a_hung_device_takes_work_and_never_does_it() {
     let device = device();
     let p = upload(&device, &[1; 4]);

@@ -3,14 +3,14 @@
 mod reinit;
 
 use super::attempt::Attempt;
+use super::stage;
 use crate::error::Error;
-use crate::membership::Stage;
 use crate::nccl::{Progress, RealCommunicator};
 
 impl Attempt<'_> {
     pub(super) fn rebuild(&mut self) -> Result<(), Error> {
         self.reinit()?;
-        self.barrier(Stage::Rebuilt, true, &self.all)
+        self.barrier(stage::REBUILT, true, &self.all)
     }
 
     /// Polls a new communicator until it can be used. On an error it is aborted, so that nothing is left
