@@ -107,10 +107,10 @@ fn interrupts_end_every_rank_and_what_it_started() {
         let name = job_name("interrupt");
         let folder = tempfile::tempdir().expect("temporary folder");
         let file = folder.path().join("pids");
-        let script = format!("sleep 1000 & echo $! >> {0}; echo $$ >> {0}; echo up >&2; wait", file.display());
+        let script = format!("sleep 1000 & echo $! >> {0}; echo $$ >> {0}; echo rank-is-ready >&2; wait", file.display());
         let mut running = Running::start(&mut job(&name, 2, &script));
-        running.wait_for_stderr("up");
-        running.wait_for_stderr("up");
+        running.wait_for_stderr("rank-is-ready");
+        running.wait_for_stderr("rank-is-ready");
         running.signal(signal);
         running.finish().expect_code(code).expect_stderr("interrupted");
         let pids = pids(&file);
@@ -123,9 +123,9 @@ fn interrupts_end_every_rank_and_what_it_started() {
 #[test]
 fn a_rank_that_ignores_the_request_to_end_is_killed() {
     let name = job_name("stubborn");
-    let script = "trap '' TERM INT; echo up >&2; while :; do sleep 1000; done";
+    let script = "trap '' TERM INT; echo rank-is-ready >&2; while :; do sleep 1000; done";
     let mut running = Running::start(&mut job(&name, 1, script));
-    running.wait_for_stderr("up");
+    running.wait_for_stderr("rank-is-ready");
     running.signal(Signal::TERM);
     running.finish().expect_code(143);
     assert_eq!(segments(&name), [""; 0]);

@@ -58,11 +58,6 @@ impl Supervisor {
         Self { max_recoveries, deaths: 0, last_place: HashMap::new() }
     }
 
-    /// Deaths so far.
-    pub fn deaths(&self) -> u32 {
-        self.deaths
-    }
-
     /// Decides what follows from the exit of `rank`.
     pub fn judge(&mut self, rank: u32, exit: Exit, standing: Standing) -> Verdict {
         if standing.left {
@@ -123,7 +118,7 @@ mod tests {
         let left = Standing { left: true, ..IN_STEP };
         assert_eq!(supervisor.judge(0, Exit::Code(0), left), Verdict::Finished);
         assert_eq!(supervisor.judge(1, Exit::Code(3), left), Verdict::Finished);
-        assert_eq!(supervisor.deaths(), 0);
+        assert_eq!(supervisor.deaths, 0);
     }
 
     #[test]
