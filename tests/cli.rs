@@ -7,7 +7,7 @@ use support::{rejoin, run};
 
 #[test]
 fn every_help_ends_with_an_example_and_is_no_error() {
-    for arguments in [&["--help"][..], &["run", "--help"], &["demo", "--help"], &["ls", "--help"], &["recovery", "--help"]] {
+    for arguments in [&["--help"][..], &["run", "--help"], &["demo", "--help"], &["ls", "--help"], &["recovery", "--help"], &["gc", "--help"]] {
         let ended = run(rejoin().args(arguments)).expect_code(0);
         assert!(ended.stdout.contains("Example:\n  rejoin "), "{}", ended.stdout);
         assert!(!ended.stdout.contains("demo-rank"), "an inner command is not advertised");
@@ -46,6 +46,18 @@ fn a_reader_that_has_closed_the_pipe_is_no_error() {
     drop(reader);
     let status = rejoin().arg("ls").arg("--dir").arg(folder.path()).stdout(Stdio::from(writer)).status().expect("run");
     assert_eq!(status.code(), Some(0));
+}
+
+#[test]
+fn leftovers_are_removed_and_other_files_are_not() {
+    let folder = tempfile::tempdir_in("/dev/shm").expect("temporary folder");
+    let (leftover, other) = (folder.path().join("rejoin.gone.r0.0"), folder.path().join("rejoin"));
+    std::fs::write(&leftover, b"x").expect("file");
+    std::fs::write(&other, b"x").expect("file");
+    let gc = |more: &[&str]| run(rejoin().arg("gc").args(more).arg("--dir").arg(folder.path())).expect_code(0).stdout;
+    assert!(gc(&["--dry-run"]).contains("1 segments would be removed") && leftover.exists());
+    assert!(gc(&["--format", "json"]).contains("\"action\":\"removed\""));
+    assert!(!leftover.exists() && other.exists());
 }
 
 #[test]

@@ -5,7 +5,7 @@ mod support;
 
 use rustix::process::Signal;
 use std::process::Command;
-use support::{Running, is_alive, job_name, pids, rejoin, run, segments};
+use support::{Running, job_name, pids, rejoin, run, segments, wait_for_end};
 
 /// `rejoin run` on the host backend with a shell script as every rank.
 fn job(name: &str, ranks: u32, script: &str) -> Command {
@@ -115,7 +115,7 @@ fn interrupts_end_every_rank_and_what_it_started() {
         running.finish().expect_code(code).expect_stderr("interrupted");
         let pids = pids(&file);
         assert_eq!(pids.len(), 4);
-        assert!(!pids.iter().any(|&pid| is_alive(pid)), "{pids:?}");
+        pids.into_iter().for_each(wait_for_end);
         assert_eq!(segments(&name), [""; 0]);
     }
 }
@@ -126,6 +126,9 @@ fn a_rank_that_ignores_the_request_to_end_is_killed() {
     let script = "trap '' TERM INT; echo rank-is-ready >&2; while :; do sleep 1000; done";
     let mut running = Running::start(&mut job(&name, 1, script));
     running.wait_for_stderr("rank-is-ready");
+    running.signal(Signal::TERM);
+    running.wait_for_stderr("interrupted by SIGTERM");
+    // The second one says that it is urgent; without it the launcher would wait some seconds.
     running.signal(Signal::TERM);
     running.finish().expect_code(143);
     assert_eq!(segments(&name), [""; 0]);
@@ -140,7 +143,7 @@ fn what_a_dead_rank_had_started_is_ended_too() {
     run(&mut job(&name, 1, &script)).expect_code(11);
     let pids = pids(&file);
     assert_eq!(pids.len(), 2);
-    assert!(!pids.iter().any(|&pid| is_alive(pid)), "{pids:?}");
+    pids.into_iter().for_each(wait_for_end);
 }
 
 #[test]

@@ -10,7 +10,7 @@ use journal_core::nccl::{CommConfig, DataType, ReduceOp};
 use journal_core::session::{Decided, Session, SessionOptions, StateKind};
 use rustix::process::Signal;
 use std::process::Command;
-use support::{Running, job_name, rejoin, run, segments};
+use support::{Running, job_name, rejoin, run, segments, wait_for_end};
 
 const FLOATS: u64 = 16;
 
@@ -228,13 +228,4 @@ fn ranks_of(job: &str) -> Vec<u32> {
     let membership = ShmMembership::open_read_only(std::path::Path::new("/dev/shm"), job).expect("segment");
     let identity = |rank| Some(membership.identity(Rank(rank), membership.seat(Rank(rank)).incarnation)?.pid);
     (0..membership.options().nranks).filter_map(identity).collect()
-}
-
-fn wait_for_end(pid: u32) {
-    use rustix::event::{PollFd, PollFlags, poll};
-    let Ok(pidfd) = rustix::process::pidfd_open(rustix::process::Pid::from_raw(pid.cast_signed()).expect("pid"), rustix::process::PidfdFlags::empty()) else {
-        return;
-    };
-    let limit = rustix::time::Timespec { tv_sec: support::WATCHDOG_S, tv_nsec: 0 };
-    assert_eq!(poll(&mut [PollFd::new(&pidfd, PollFlags::IN)], Some(&limit)).expect("poll"), 1, "pid {pid} did not end");
 }

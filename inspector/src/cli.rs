@@ -25,8 +25,8 @@ pub enum Command {
     #[command(after_help = RUN_HELP)]
     Run(RunOptions),
     /// Train a small network twice, undisturbed and with a rank killed, and compare the weights
-    #[command(after_help = "Example:\n  rejoin demo --ranks 4 --kill 2@100\n\n\
-        Exit code 0 only if the final weights are bit-identical.")]
+    #[command(after_help = "Exit code 0 only if the final weights are bit-identical.\n\n\
+        Example:\n  rejoin demo --ranks 4 --kill 2@100")]
     Demo(DemoOptions),
     /// List the jobs of this machine
     #[command(after_help = "Example:\n  rejoin ls --format json")]
@@ -34,6 +34,9 @@ pub enum Command {
     /// Print the recoveries of a job, with milliseconds a stage
     #[command(after_help = "Example:\n  rejoin recovery my-job")]
     Recovery(RecoveryOptions),
+    /// Remove segments that no process uses any more
+    #[command(after_help = "Example:\n  rejoin gc --dry-run")]
+    Gc(GcOptions),
     /// A rank of the demo
     #[command(hide = true)]
     DemoRank(DemoRankOptions),
@@ -186,6 +189,20 @@ pub struct RecoveryOptions {
     /// Name of the job
     #[arg(value_parser = job_name)]
     pub job: String,
+    /// Text for people or JSON Lines
+    #[arg(long, value_enum, default_value_t)]
+    pub format: Format,
+    /// Folder of the segments
+    #[arg(long, value_name = "DIR", env = "REJOIN_DIR", default_value = "/dev/shm")]
+    pub dir: PathBuf,
+}
+
+/// `rejoin gc`.
+#[derive(Debug, Args)]
+pub struct GcOptions {
+    /// Say what would be removed, remove nothing
+    #[arg(long, short = 'n')]
+    pub dry_run: bool,
     /// Text for people or JSON Lines
     #[arg(long, value_enum, default_value_t)]
     pub format: Format,

@@ -3,7 +3,8 @@
 //! ```text
 //! cli -> run     launcher: members segment, ranks, replacements, signals
 //!     -> demo    the same launcher twice: undisturbed and with ranks killed; compares the weights
-//!     -> ls, recovery                     read-only views of the members segments
+//!     -> ls, recovery    read-only views of the members segments
+//!     -> gc      removes what the kernel says nobody uses
 //! ```
 //! Exit codes stand in [`exit_code`]. Data goes to stdout, messages go to stderr.
 #![deny(unsafe_code)]
@@ -13,6 +14,9 @@ mod companion;
 mod demo;
 mod exit_code;
 mod fault;
+mod gc;
+#[allow(unsafe_code)]
+mod lease;
 mod ls;
 mod output;
 mod progress;
@@ -32,6 +36,7 @@ fn main() -> std::process::ExitCode {
         Command::DemoRank(options) => demo::rank::command(options),
         Command::Ls(options) => ls::command(&options),
         Command::Recovery(options) => recovery::command(&options),
+        Command::Gc(options) => gc::command(&options),
     };
     let code = result.unwrap_or_else(|error| {
         if output::is_broken_pipe(&error) {

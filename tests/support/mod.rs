@@ -135,10 +135,13 @@ fn wait_readable(fd: &impl std::os::fd::AsFd, what: &str) {
     assert_eq!(ready, 1, "waited {WATCHDOG_S} s for {what}");
 }
 
-/// Whether a process is still there and not a zombie.
-pub fn is_alive(pid: u32) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z'))
+/// Waits until a process that is no child of this one is gone.
+#[track_caller]
+pub fn wait_for_end(pid: u32) {
+    let raw = Pid::from_raw(pid.cast_signed()).expect("a process id");
+    if let Ok(pidfd) = pidfd_open(raw, PidfdFlags::empty()) {
+        wait_readable(&pidfd, &format!("pid {pid} to end"));
+    }
 }
 
 /// Process ids that a script wrote, one a line.

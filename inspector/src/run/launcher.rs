@@ -172,7 +172,7 @@ impl Job<'_> {
                 watcher.event(&Event::Interrupted { signal });
                 let reason = format!("interrupted by {}", Exit::Signal(signal));
                 self.segment.end(EndReason::Interrupted);
-                self.terminate(if signal == libc::SIGINT { Signal::INT } else { Signal::TERM })?;
+                self.terminate(if signal == libc::SIGINT { Signal::INT } else { Signal::TERM }, Some(signals))?;
                 return Ok(End::Job { code: ExitCode::of_signal(signal), reason: Some(reason) });
             }
             if self.ranks.iter().all(Option::is_none) {
@@ -218,7 +218,7 @@ impl Job<'_> {
             }
             Verdict::End { reason, text } => {
                 self.segment.end(reason);
-                self.terminate(Signal::TERM)?;
+                self.terminate(Signal::TERM, None)?;
                 return Ok(Some(End::Job { code: ExitCode::of_end(reason), reason: Some(format!("{text} (rank {rank}: {exit})")) }));
             }
             Verdict::Replace | Verdict::Finished => {}
@@ -238,16 +238,16 @@ impl Job<'_> {
         }
     }
 
-    /// Asks all ranks to end, then makes them.
-    fn terminate(&mut self, signal: Signal) -> anyhow::Result<()> {
+    /// Asks all ranks to end, then makes them. A further signal to the launcher shortens the wait.
+    fn terminate(&mut self, signal: Signal, signals: Option<&mut Signals>) -> anyhow::Result<()> {
         self.signal_all(signal);
-        self.reap_until(Instant::now() + TERMINATE_LIMIT)?;
+        self.reap_until(Instant::now() + TERMINATE_LIMIT, signals)?;
         self.kill()
     }
 
     fn kill(&mut self) -> anyhow::Result<()> {
         self.signal_all(Signal::KILL);
-        self.reap_until(Instant::now() + KILL_LIMIT)?;
+        self.reap_until(Instant::now() + KILL_LIMIT, None)?;
         let left: Vec<String> = self.alive().map(|(rank, process)| format!("rank {rank} (pid {})", process.pid())).collect();
         anyhow::ensure!(left.is_empty(), "waited {} s for SIGKILL to end {}", KILL_LIMIT.as_secs(), left.join(", "));
         Ok(())
@@ -257,13 +257,13 @@ impl Job<'_> {
         self.alive().for_each(|(_, process)| process.signal(signal));
     }
 
-    fn reap_until(&mut self, deadline: Instant) -> anyhow::Result<()> {
+    fn reap_until(&mut self, deadline: Instant, mut signals: Option<&mut Signals>) -> anyhow::Result<()> {
         while self.alive().next().is_some() {
             let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
+            if left.is_zero() || signals.as_deref_mut().is_some_and(|signals| signals.take().is_some()) {
                 return Ok(());
             }
-            for rank in self.wait(None, left)? {
+            for rank in self.wait(signals.as_deref(), left)? {
                 if let Some(process) = self.ranks[rank as usize].take() {
                     process.reap()?;
                 }
@@ -302,7 +302,7 @@ impl Drop for Job<'_> {
     fn drop(&mut self) {
         if self.alive().next().is_some() {
             self.signal_all(Signal::KILL);
-            if let Err(error) = self.reap_until(Instant::now() + KILL_LIMIT) {
+            if let Err(error) = self.reap_until(Instant::now() + KILL_LIMIT, None) {
                 eprintln!("rejoin: {error:#}");
             }
         }
