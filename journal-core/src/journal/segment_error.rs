@@ -47,6 +47,16 @@ pub enum SegmentError {
         /// Bytes asked for.
         needed: u64,
     },
+    /// The options give no journal.
+    #[error("{name}: {capacity} bytes in chunks of {chunk} make no journal; use a power of two of at least 4096 and room for 8 chunks beside the tables")]
+    Capacity {
+        /// Segment.
+        name: String,
+        /// Bytes asked for.
+        capacity: u64,
+        /// Chunk size asked for.
+        chunk: u64,
+    },
     /// The name is taken.
     #[error("{name} exists: the job may be running, or `rejoin gc` removes what a dead one left")]
     Exists {
@@ -118,7 +128,7 @@ impl SegmentError {
     /// The status of the C ABI.
     pub fn status(&self) -> Status {
         match self {
-            Self::Name { .. } => Status::InvalidArgument,
+            Self::Name { .. } | Self::Capacity { .. } => Status::InvalidArgument,
             Self::NoSpace { .. } | Self::FileLimit { .. } | Self::AddressSpace { .. } => Status::NoSpace,
             Self::Exists { .. } => Status::Exists,
             Self::NotFound { .. } => Status::NotFound,

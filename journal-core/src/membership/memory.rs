@@ -1,14 +1,13 @@
 //! The mapped members segment: its mutexes, its event counter, and the clock all ranks share.
 
-use core::sync::atomic::AtomicU32;
 use std::time::{Duration, Instant};
 
 use super::layout::{AT_EVENT, AT_LAUNCHER_MUTEX, Layout};
 use super::seat::PLACES;
 use super::{Incarnation, MembershipError, Rank};
 use crate::journal::SharedSegment;
-use crate::sync::robust::{ROBUST_MUTEX_BYTES, RobustMutex};
-use crate::sync::{AtomicU64, Ordering, Words, futex};
+use crate::sync::robust::{Holder, ROBUST_MUTEX_BYTES, RobustMutex};
+use crate::sync::{AtomicU32, AtomicU64, Ordering, Words, futex};
 
 /// The segment and where everything is in it.
 #[derive(Debug)]
@@ -28,13 +27,19 @@ impl Memory {
         self.segment.is_writable()
     }
 
-    /// The event counter. Only ever accessed as these 32 bits. A real atomic under loom too: it is a futex.
+    /// The event counter. Only ever accessed as these 32 bits.
+    #[cfg(not(loom))]
     fn event_word(&self) -> &AtomicU32 {
         // SAFETY: within the segment (`new` checked its length against the layout).
         let at = unsafe { self.segment.base().add(AT_EVENT as usize) };
         // SAFETY: 4-aligned (the base is page-aligned), mapped for as long as `self` lives; every access of any
         // process is an atomic one of this size.
         unsafe { AtomicU32::from_ptr(at.cast()) }
+    }
+
+    #[cfg(loom)]
+    fn event_word(&self) -> &AtomicU32 {
+        panic!("mapped memory cannot stand under loom's atomics")
     }
 
     pub(super) fn event(&self) -> u32 {
@@ -69,6 +74,21 @@ impl Memory {
 
     pub(super) fn mutex(&self, rank: Rank, incarnation: Incarnation) -> RobustMutex {
         self.mutex_at(self.layout.mutex(rank, incarnation))
+    }
+
+    /// Who holds a rank's mutex, without touching it.
+    pub(super) fn holder(&self, rank: Rank, incarnation: Incarnation) -> Holder {
+        self.holder_at(self.layout.mutex(rank, incarnation))
+    }
+
+    /// Who holds the launcher's mutex, without touching it.
+    pub(super) fn launcher_holder(&self) -> Holder {
+        self.holder_at(AT_LAUNCHER_MUTEX)
+    }
+
+    fn holder_at(&self, offset: u64) -> Holder {
+        let word = self.word(offset).load(Ordering::Acquire).to_ne_bytes();
+        Holder::from_word(u32::from_ne_bytes([word[0], word[1], word[2], word[3]]))
     }
 
     pub(super) fn launcher_mutex(&self) -> RobustMutex {

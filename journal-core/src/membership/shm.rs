@@ -17,6 +17,7 @@ use super::{
     Incarnation, Membership, MembershipError, Rank, RankSet, RecoveryReport, Seat, SeatState, Step,
 };
 use crate::journal::{SegmentError, SegmentName, SharedSegment};
+use crate::sync::robust::Holder;
 use crate::sync::{Ordering, Words};
 
 /// How communicators are rebuilt.
@@ -382,6 +383,23 @@ impl ShmMembership {
         let word = |at| self.shared.memory.word(at).load(Ordering::Acquire);
         let identity = Identity { pid: word(AT_LAUNCHER_PID) as u32, start_time: word(AT_LAUNCHER_START) };
         (identity, liveness::launcher_state(&self.shared))
+    }
+
+    /// Whether the launcher lives, by the kernel's word of its mutex: right in any pid namespace, and on a segment
+    /// that is open for reading only.
+    pub fn launcher_lives(&self) -> bool {
+        let (identity, state) = self.launcher();
+        match state {
+            LauncherState::Gone | LauncherState::Left => false,
+            LauncherState::Starting => identity.exists(),
+            LauncherState::Alive => self.shared.memory.launcher_holder() == Holder::Alive,
+        }
+    }
+
+    /// Whether a process that joined as `rank` lives, as in [`Self::launcher_lives`].
+    pub fn rank_lives(&self, rank: Rank) -> bool {
+        let seat = self.seat(rank);
+        seat.state.is_held() && self.shared.memory.holder(rank, seat.incarnation) == Holder::Alive
     }
 
     /// All ranks have passed the first `setup_done`.

@@ -121,7 +121,7 @@ impl Attempt<'_> {
     fn last_request(&self, rank: Rank, incarnation: u32) -> Option<String> {
         let name = SegmentName::journal(&self.core.options.job, rank.0, incarnation).ok()?;
         let snapshot = JournalReader::open(&name).ok()?.snapshot().ok()?;
-        let last: &Record = snapshot.step.iter().chain(&snapshot.setup).max_by_key(|record| record.seq)?;
+        let last: &Record = snapshot.step.iter().chain(&snapshot.setup).max_by_key(|record| record.sequence)?;
         let text = request::decode(last.kind, &last.payload).ok()?.as_request().to_string();
         Some(if last.result.is_none() { format!("in {text}") } else { text })
     }

@@ -68,12 +68,9 @@ impl Session {
         };
         let nccl = Arc::new(NcclLibrary::load(&locate(options.nccl.as_deref(), options.backend))?);
         let journal = Journal::create(&JournalOptions {
-            job: options.job.clone(),
             job_uuid: membership.options().uuid,
-            rank: options.rank.0,
-            incarnation: options.incarnation.0,
             capacity_bytes: options.journal_bytes,
-            ..JournalOptions::default()
+            ..JournalOptions::new(options.job.clone(), options.rank.0, options.incarnation.0)
         })?;
         let epoch = if replacement { crate::membership::Epoch(0) } else { membership.decision().epoch };
         let agent = Agent::new(AgentParts {

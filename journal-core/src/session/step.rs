@@ -12,7 +12,7 @@ use crate::recovery::{end_job, fingerprint, stage, states_key};
 use crate::request;
 
 /// Largest blob of a step, bytes.
-pub const LARGEST_BLOB: u64 = 64 << 10;
+pub const LARGEST_BLOB: usize = 64 << 10;
 
 /// What `setup_done` gives.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -91,11 +91,12 @@ impl Session {
         for incarnation in (0..agent.incarnation.0).rev() {
             let name = SegmentName::journal(job, agent.rank.0, incarnation)?;
             let Ok(reader) = JournalReader::open(&name) else { continue };
-            for record in reader.prepared_all().into_iter().filter(|_| !taken) {
+            let records = reader.prepared()?;
+            for record in records.iter().filter(|_| !taken) {
                 let parts: Vec<(u32, &[u8])> = record.parts.iter().map(|(id, bytes)| (*id, bytes.as_slice())).collect();
-                agent.journal.prepared_write(record.next_step, &record.blob, &parts)?;
+                agent.journal.prepared_write(record.step, &record.blob, &parts)?;
             }
-            taken |= !reader.prepared_all().is_empty();
+            taken |= !records.is_empty();
             names.push(name);
         }
         Ok(names)
@@ -127,7 +128,7 @@ impl Session {
         let Phase::InStep(step) = agent.phase.get() else {
             return Err(wrong("step_end", agent.phase.get(), "call step_begin first"));
         };
-        if next_blob.len() as u64 > LARGEST_BLOB {
+        if next_blob.len() > LARGEST_BLOB {
             return Err(Error::InvalidArgument { what: format!("a blob of {} bytes, at most {LARGEST_BLOB}", next_blob.len()) });
         }
         if let [(address, bytes), ..] = agent.open_step_allocations()[..] {
@@ -279,7 +280,8 @@ impl Session {
         agent.phase.set(Phase::Ended);
         self.threads.stop();
         membership.leave()?;
-        agent.journal.unlink();
+        agent.journal.finish();
+        agent.journal.unlink()?;
         Ok(())
     }
 }
