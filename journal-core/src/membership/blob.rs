@@ -19,14 +19,14 @@ pub enum BlobScope {
     Epoch(Epoch),
 }
 
-/// Entries of the permanent area of a rank.
-pub const PERMANENT_ENTRIES: u32 = 128;
+/// Entries of the permanent area of a rank. (Models need few words.)
+pub const PERMANENT_ENTRIES: u32 = if cfg!(loom) { 2 } else { 128 };
 /// Bytes of its heap.
-pub const PERMANENT_HEAP: u64 = 32 << 10;
+pub const PERMANENT_HEAP: u64 = if cfg!(loom) { 32 } else { 32 << 10 };
 /// Entries of a recovery area.
-pub const RECOVERY_ENTRIES: u32 = 64;
+pub const RECOVERY_ENTRIES: u32 = if cfg!(loom) { 2 } else { 64 };
 /// Bytes of its heap.
-pub const RECOVERY_HEAP: u64 = 8 << 10;
+pub const RECOVERY_HEAP: u64 = if cfg!(loom) { 32 } else { 8 << 10 };
 
 const HEAD_BYTES: u64 = 64;
 const ENTRY_BYTES: u64 = 16;
@@ -352,11 +352,11 @@ mod tests {
             MembershipError::BlobSpace { needed: 1001, free, entries: 63, .. } => assert_eq!(free, 8192 - 8008),
             other => panic!("{other}"),
         }
-        for i in 0..63 {
-            blobs.publish(Rank(0), E5, &format!("k{i}"), b"").unwrap();
+        for i in 0..64 {
+            blobs.publish(Rank(1), E5, &format!("k{i}"), b"").unwrap();
         }
         assert!(matches!(
-            blobs.publish(Rank(0), E5, "one more", b"").unwrap_err(),
+            blobs.publish(Rank(1), E5, "one more", b"").unwrap_err(),
             MembershipError::BlobSpace { entries: 0, .. }
         ));
         assert_eq!(blobs.find_of(Rank(0), E5, "a"), Some(vec![1; 8000]));

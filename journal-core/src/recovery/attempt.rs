@@ -7,7 +7,7 @@ use super::report::Clock;
 use super::stage;
 use crate::agent::poll;
 use crate::error::Error;
-use crate::membership::{Decision, Epoch, FailedSet, Membership, Rank, RankSet, ShmMembership, Stage};
+use crate::membership::{BlobScope, Decision, Epoch, FailedSet, JobStrategy, Membership, Rank, RankSet, ShmMembership, Stage};
 use crate::session::core::Core;
 
 /// What all stages of one attempt know.
@@ -27,6 +27,8 @@ pub(super) struct Attempt<'a> {
     pub leader: bool,
     pub clock: Clock,
     pub stage_timeout: Duration,
+    /// How communicators are rebuilt; becomes *reinit* by a fallback.
+    pub strategy: JobStrategy,
 }
 
 impl<'a> Attempt<'a> {
@@ -56,6 +58,7 @@ impl<'a> Attempt<'a> {
             leader,
             clock: Clock::start(membership, decision.epoch, &failed),
             stage_timeout: membership.options().stage_timeout,
+            strategy: usable_strategy(core),
             failed,
         })
     }
@@ -132,5 +135,22 @@ impl<'a> Attempt<'a> {
             Error::Redo => self.moved().unwrap_or(Error::Redo),
             other => other,
         })
+    }
+}
+
+/// Key of the blob that an attempt leaves which failed for another reason than a death.
+pub(super) const REINIT_ONLY: &str = "reinit-only";
+
+/// The strategy asked for, as far as the loaded NCCL can do it. All ranks load the same one.
+fn usable_strategy(core: &Core) -> JobStrategy {
+    let nccl = &core.agent.nccl;
+    // Published before the epoch that reads it was proposed, so all ranks see it or none.
+    if !matches!(core.membership().find_blob(BlobScope::Permanent, REINIT_ONLY), Ok(None)) {
+        return JobStrategy::Reinit;
+    }
+    match core.membership().options().strategy {
+        JobStrategy::Grow if nccl.can_grow() && nccl.can_revoke() => JobStrategy::Grow,
+        JobStrategy::NewRank if nccl.can_new_rank() && nccl.can_revoke() => JobStrategy::NewRank,
+        _ => JobStrategy::Reinit,
     }
 }

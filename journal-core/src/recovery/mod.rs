@@ -24,7 +24,7 @@ pub(crate) use agree::states_key;
 use attempt::Attempt;
 
 use crate::error::{EndReason, Error};
-use crate::membership::{BlobScope, Cause, Failure, Membership, Rank};
+use crate::membership::{BlobScope, Cause, Failure, JobStrategy, Membership, Rank};
 use crate::session::core::Core;
 
 /// Attempts in a row that may fail for another reason than a death.
@@ -81,6 +81,9 @@ pub fn run(core: &Arc<Core>) {
             .filter(|rank| *rank != core.agent.rank)
             .map(|rank| Failure { rank, incarnation: membership.seat(rank).incarnation, cause: Cause::Hung })
             .collect();
+        if blamed.is_empty() && membership.options().strategy != JobStrategy::Reinit {
+            let _ = membership.publish(BlobScope::Permanent, attempt::REINIT_ONLY, &[1]);
+        }
         let _ = membership.propose(before, &blamed);
     }
 }

@@ -7,7 +7,7 @@ use super::attempt::Attempt;
 use crate::error::Error;
 use crate::journal::{JournalReader, Record, SegmentName};
 use crate::membership::{
-    Contribution, Epoch, FailedRank, FailedSet, JobStrategy, Rank, RecoveryOutcome, RecoveryReport, ShmMembership, Step,
+    Contribution, Epoch, FailedRank, FailedSet, Rank, RecoveryOutcome, RecoveryReport, ShmMembership, Step,
 };
 use crate::membership::monotonic_ns;
 use crate::request;
@@ -89,7 +89,7 @@ impl Attempt<'_> {
             epoch: self.epoch,
             failed: self.failed_ranks(),
             failed_total: self.failed.len() as u32,
-            strategy: JobStrategy::Reinit,
+            strategy: self.strategy,
             times: all.times,
             started_ns: self.clock.killed_ns.unwrap_or(self.clock.proposed_ns),
             from_kill: self.clock.killed_ns.is_some(),

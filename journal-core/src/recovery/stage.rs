@@ -6,6 +6,12 @@ use crate::membership::Stage;
 pub(crate) const SET_UP: Stage = Stage(0);
 /// Survivors have aborted their communicators.
 pub(crate) const QUIESCED: Stage = Stage(1);
+/// Survivors have shrunk their communicators (strategies grow and new-rank, as the two that follow).
+pub(crate) const SHRUNK: Stage = Stage(7);
+/// The replacements are in.
+pub(crate) const ADDED: Stage = Stage(8);
+/// Ranks are numbered as before.
+pub(crate) const PLACED: Stage = Stage(9);
 /// All ranks have their communicators.
 pub(crate) const REBUILT: Stage = Stage(2);
 /// All state is where it belongs.

@@ -1,18 +1,21 @@
 //! *reinit*: a fresh unique id for each clique and epoch, and an initialisation with the original ranks.
 //! Works on every NCCL; on one host it costs no more than shrink and grow.
 
-use super::super::attempt::Attempt;
+use super::Attempt;
 use crate::error::Error;
 use crate::membership::{BlobScope, Clique, Membership, Rank};
 use crate::nccl::clique::CliqueKey;
 use crate::nccl::{CommConfig, RealCommunicator, UNIQUE_ID_BYTES};
 
 impl Attempt<'_> {
-    /// Cliques in the order of the job's table, which is the same on all ranks, so no two of them wait
+    /// The `wanted` cliques in the order of the job's table, which is the same on all ranks, so no two of them wait
     /// for each other.
-    pub(super) fn reinit(&self) -> Result<(), Error> {
-        for clique in self.membership().cliques()? {
+    pub(super) fn reinit(&self, wanted: impl Fn(&Clique) -> bool) -> Result<(), Error> {
+        for clique in self.membership().cliques()?.into_iter().filter(|c| wanted(c)) {
             let Some(rank) = clique.rank_of(self.me) else { continue };
+            if let Some(parent) = self.core.communicator_of(CliqueKey(clique.description.key)).and_then(|(_, c)| c.lock().take()) {
+                parent.abort()?;
+            }
             let id = self.fresh_unique_id(&clique)?;
             let config = CommConfig::from_bytes(&clique.description.config);
             let real = RealCommunicator::init_rank(&self.core.agent.nccl, clique.description.nranks as i32, &id, rank as i32, &config)?;
@@ -32,7 +35,8 @@ impl Attempt<'_> {
             .min()
             .or_else(|| members.iter().copied().min())
             .ok_or(Error::Mismatch { what: format!("communicator {} has no members", CliqueKey(clique.description.key)) })?;
-        let key = format!("uid.{}", CliqueKey(clique.description.key));
+        // By strategy too: after a fallback the same clique needs another id in the same epoch.
+        let key = format!("uid.{}.{}", self.strategy.as_str(), CliqueKey(clique.description.key));
         let scope = BlobScope::Epoch(self.epoch);
         if maker == self.me {
             let id = self.core.agent.nccl.unique_id()?;
