@@ -16,6 +16,7 @@ use std::time::Duration;
 use crate::backend::{Device, DevicePtr};
 use crate::error::Error;
 use crate::handle::{HandleKind, HandleTable, VirtualHandle};
+use crate::journal::store::Memory;
 use crate::journal::{Journal, Region};
 use crate::membership::{Epoch, Incarnation, Membership, MembershipError, Rank, ShmMembership};
 use crate::nccl::NcclLibrary;
@@ -87,7 +88,8 @@ impl Agent {
     }
 
     /// The handle table of this rank.
-    pub fn handles(&self) -> &HandleTable {
+    #[inline]
+    pub fn handles(&self) -> HandleTable<'_, Memory> {
         self.journal.handles()
     }
 
