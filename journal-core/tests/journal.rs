@@ -263,7 +263,7 @@ fn prepared_content_of_two_steps_stays_whatever_is_written_again() {
         assert_eq!((read.blob, read.parts), (blob, vec![(7, state), (9, vec![])]));
         assert_eq!(journal.prepared_read(step + 1), None);
     }
-    journal.prepared_write(40, &vec![0; 3_600_000], &[]).unwrap_err();
+    journal.prepared_write(40, &vec![0; 3_900_000], &[]).unwrap_err();
     assert_eq!(journal.prepared_read(39).unwrap().step, 39);
 }
 

@@ -166,7 +166,7 @@ impl<W: Words> Chunk<'_, W> {
                     if !fits || sequence <= previous || sequence < life.open_seq {
                         return if life.goes_on() { Ok(damaged()) } else { Err(Stop::Recycled) };
                     }
-                    if !self.committed(at, commit, sequence, &life, scratch, visit)? {
+                    if !self.committed(at, (commit, shape), sequence, &life, scratch, visit)? {
                         return Err(Stop::Visitor);
                     }
                     at += record_bytes(len);
@@ -196,14 +196,14 @@ impl<W: Words> Chunk<'_, W> {
     fn committed<V: Visit>(
         &self,
         at: u64,
-        commit: u64,
+        (commit, shape): (u64, u64),
         sequence: u64,
         life: &Life<'_>,
         scratch: &mut Scratch,
         visit: &mut V,
     ) -> Result<bool, Stop> {
+        // The shape is the one whose length was checked: a recycled chunk may hold other bytes by now.
         let header = self.store.words(at, 4);
-        let shape = header[1].load(Ordering::Relaxed);
         let check = header[2].load(Ordering::Relaxed);
         // SYNC: Acquire; pairs with the Release in lane.rs::complete.
         let result = header[3].load(Ordering::Acquire);
