@@ -3,10 +3,11 @@
 use std::time::{Duration, Instant};
 
 use super::objects::Communicator;
-use super::{Agent, poll};
+use super::{Agent, poll, replaying};
 use crate::backend::{BackendKind, Copy, DevicePtr, LaunchShape, RealHandle};
 use crate::error::Error;
 use crate::handle::{HandleKind, VirtualHandle};
+use crate::membership::Membership;
 use crate::nccl::{Collective, Progress};
 use crate::request::{Call, ReduceOperator, Request};
 
@@ -22,7 +23,7 @@ pub type Value = u64;
 
 impl Agent {
     /// Executes `request` with its handles resolved. Runs inside the gate.
-    pub(super) fn execute(&self, request: &Request<'_>, host: HostMemory) -> Result<Value, Error> {
+    pub(crate) fn execute(&self, request: &Request<'_>, host: HostMemory) -> Result<Value, Error> {
         let device = &*self.device;
         let done = |r: Result<(), crate::backend::DeviceError>| r.map(|()| 0).map_err(Error::from);
         match request.call() {
@@ -218,7 +219,22 @@ impl Agent {
     }
 
     fn resolve(&self, handle: VirtualHandle, kind: HandleKind) -> Result<u64, Error> {
-        Ok(self.handles().resolve(handle, kind)?)
+        match self.handles().resolve(handle, kind) {
+            Ok(real) => Ok(real),
+            Err(error) if replaying::epoch().is_none() => Err(error.into()),
+            Err(error) => self.substitutes.get(handle).ok_or(Error::Handle(error)),
+        }
+    }
+
+    /// A wait of this thread is over without a result: the step is doomed, or the replay is.
+    fn interrupted(&self) -> bool {
+        match replaying::epoch() {
+            Some(epoch) => {
+                let now = self.membership.decision();
+                now.epoch != epoch || now.is_ended()
+            }
+            None => self.moved(),
+        }
     }
 
     /// A stream argument: NULL is the default stream, a foreign one is passed through.
@@ -337,12 +353,12 @@ impl Agent {
     /// completes too, with garbage.
     pub(crate) fn wait_stream(&self, stream: RealHandle) -> Result<(), Error> {
         self.wait("a stream", || Ok(self.device.stream_query(stream)?))?;
-        if self.moved() { Err(self.doomed()) } else { Ok(()) }
+        if self.interrupted() { Err(self.doomed()) } else { Ok(()) }
     }
 
     fn wait(&self, what: &str, done: impl FnMut() -> Result<bool, Error>) -> Result<(), Error> {
         let deadline = Instant::now() + self.peer_timeout;
-        poll::until(&*self.device, &|| what.to_owned(), deadline, &|| self.moved(), done).map_err(|error| match error {
+        poll::until(&*self.device, &|| what.to_owned(), deadline, &|| self.interrupted(), done).map_err(|error| match error {
             Error::Redo => self.doomed(),
             other => other,
         })

@@ -86,6 +86,7 @@ impl Session {
             faults,
         });
         let core = Arc::new(Core::new(agent, options));
+        step::set_await_replay(&core);
         let threads = Arc::new(threads::Threads::start(&core)?);
         Ok(Self { core, threads })
     }
