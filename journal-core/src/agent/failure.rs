@@ -1,10 +1,15 @@
 //! A device that fails under a request: what becomes of the rank.
 
 use super::{Agent, AwaitReplay, Phase};
-use crate::backend::BackendKind;
+use std::time::{Duration, Instant};
+
+use crate::backend::{BackendKind, RealHandle};
 use crate::error::Error;
 use crate::membership::{Cause, Failure, JobPolicy, Membership};
 use crate::sync::Ordering;
+
+/// How long an error of NCCL may precede the proof of a death. Detection takes about a millisecond.
+const DETECTION_GRACE: Duration = Duration::from_secs(2);
 
 /// Exit code of a process whose GPU context is broken for good.
 const BROKEN_CONTEXT_EXIT: i32 = 86;
@@ -13,8 +18,18 @@ impl Agent {
     /// Turns the loss of the device into a failure of the rank. The host's device can be reset, so the process
     /// lives on and its journal is replayed; a broken GPU context never works again in this process, so the
     /// process ends and is replaced.
+    ///
+    /// NCCL's own errors may be another face of a failure: of the device, or of a peer whose death NCCL saw
+    /// (over sockets it does) before the job did. The job gets a moment to say so.
     pub(crate) fn escalate(&self, error: Error) -> Error {
-        let Error::Device(device) = &error else { return error };
+        let device = match &error {
+            Error::Device(device) => device.clone(),
+            Error::Nccl(_) => match self.device.stream_query(RealHandle(0)) {
+                Err(device) if device.is_lost() => device,
+                _ => return self.explained_by_a_death(error),
+            },
+            _ => return error,
+        };
         if !device.is_lost() || !self.membership.setup_complete() {
             return error;
         }
@@ -32,6 +47,19 @@ impl Agent {
         match self.membership.report_failures(&[failure]) {
             Ok(_) => self.doomed(),
             Err(error) => error.into(),
+        }
+    }
+
+    fn explained_by_a_death(&self, error: Error) -> Error {
+        let deadline = Instant::now() + DETECTION_GRACE;
+        loop {
+            let seen = self.membership.event();
+            if self.moved() {
+                return self.doomed();
+            }
+            if !self.membership.wait(seen, deadline) {
+                return error;
+            }
         }
     }
 
