@@ -300,8 +300,12 @@ impl ShmMembership {
             Role::Launcher => {
                 liveness::move_launcher(&self.shared, LauncherState::Alive, LauncherState::Left);
             }
-            Role::Member { .. } => {
-                let (rank, incarnation) = self.check_member("leaving")?;
+            Role::Member { rank, incarnation, .. } => {
+                // The job ends with the barrier that precedes the last leaving.
+                match self.check_member("leaving") {
+                    Ok(_) | Err(MembershipError::Ended { .. }) => {}
+                    Err(error) => return Err(error),
+                }
                 self.shared.memory.layout.seats().mark(&self.shared.memory, rank, incarnation, SeatState::Left);
                 self.shared.memory.signal();
             }
