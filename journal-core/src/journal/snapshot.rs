@@ -149,8 +149,7 @@ pub(super) fn take(store: &Store<Memory>, identity: &JournalIdentity, futex_offs
 }
 
 fn take_at(store: &Store<Memory>, identity: &JournalIdentity, futex_offset: u8, boundary: Boundary) -> Snapshot {
-    // SYNC: Acquire; pairs with the AcqRel fetch_add of lane.rs: every lower number's lane shows PENDING or COMMITTED.
-    let limit = store.sequence().load(Ordering::Acquire);
+    let limit = scan::limit(store);
     let mut scratch = Scratch::default();
     let mut lanes = Vec::new();
     let mut found = [Vec::new(), Vec::new()];
