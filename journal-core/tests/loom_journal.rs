@@ -8,11 +8,12 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 
+use journal_core::handle::{HandleError, HandleKind, HandleTable};
 use journal_core::journal::arena::Run;
 use journal_core::journal::checksum::{Portable, Work};
 use journal_core::journal::lane::{Append, Lane};
 use journal_core::journal::layout::{
-    BOUNDARY, COMMITTED, Geometry, PENDING, SEQUENCE, SLOT_LOST, SLOT_STATE, shape,
+    BOUNDARY, COMMITTED, Geometry, HANDLE_EPOCH, PENDING, SEQUENCE, SLOT_LOST, SLOT_STATE, shape,
 };
 use journal_core::journal::scan::{self, EndState, Scratch, Stop, Visit};
 use journal_core::journal::store::Store;
@@ -34,6 +35,8 @@ impl ModelWords {
         ranges.extend((0..SLOTS as u16).map(|slot| range(geometry.slot(slot) + SLOT_STATE, 8)));
         ranges.extend((0..geometry.chunks).map(|chunk| range(geometry.chunk_entry(chunk), 5)));
         ranges.extend((0..geometry.chunks).map(|chunk| range(geometry.chunk(chunk), CHUNK / 8)));
+        ranges.extend((0..geometry.handles).map(|handle| range(geometry.handle(handle), 2)));
+        ranges.push(range(HANDLE_EPOCH, 1));
         Self(ranges)
     }
 }
@@ -55,12 +58,16 @@ impl Words for ModelWords {
 type Model = Store<ModelWords>;
 
 fn store(chunks: u32) -> Arc<Model> {
+    store_with(chunks, 0)
+}
+
+fn store_with(chunks: u32, handles: u32) -> Arc<Model> {
     let geometry = Geometry {
         total_len: 0x10000,
         chunk_bytes: CHUNK,
         max_slots: SLOTS,
         chunks,
-        handles: 0,
+        handles,
         directory_at: 0x1000,
         slots_at: 0x2000,
         chunk_table_at: 0x3000,
@@ -445,4 +452,80 @@ fn a_chunk_has_one_owner() {
             assert_ne!(store.word(store.base().chunk(0)).load(Ordering::Relaxed) & COMMITTED, 0);
         });
     });
+}
+
+/// A handle is retired and its slot used for another object while somebody resolves it.
+fn resolve_while_reused(first: First) {
+    check(4, move || {
+        let store = store_with(1, 1);
+        let hint = core::sync::atomic::AtomicU32::new(0);
+        let table = HandleTable::new(&*store, &hint);
+        let old = table.reserve(HandleKind::Stream).unwrap();
+        table.bind(old, 1).unwrap();
+        let writer = {
+            let store = Arc::clone(&store);
+            move || {
+                let hint = core::sync::atomic::AtomicU32::new(0);
+                let table = HandleTable::new(&*store, &hint);
+                table.retire(old).unwrap();
+                let new = table.reserve(HandleKind::Stream).unwrap();
+                table.bind(new, 2).unwrap();
+                assert_eq!(table.resolve(new, HandleKind::Stream), Ok(2));
+            }
+        };
+        race(first, writer, move || {
+            let hint = core::sync::atomic::AtomicU32::new(0);
+            match HandleTable::new(&*store, &hint).resolve(old, HandleKind::Stream) {
+                Ok(real) => assert_eq!(real, 1, "a stale handle led to another object"),
+                Err(error) => assert!(matches!(error, HandleError::Stale { .. }), "{error}"),
+            }
+        });
+    });
+}
+
+#[test]
+fn a_stale_handle_never_leads_to_another_object() {
+    holds(resolve_while_reused);
+}
+
+#[test]
+fn a_relaxed_bind_is_caught() {
+    catches("handle bind", resolve_while_reused);
+}
+
+#[test]
+fn a_relaxed_resolve_is_caught() {
+    catches("handle resolve", resolve_while_reused);
+}
+
+/// Recovery takes the object away and gives another one while somebody resolves.
+fn resolve_while_rebound(first: First) {
+    check(4, move || {
+        let store = store_with(1, 1);
+        let hint = core::sync::atomic::AtomicU32::new(0);
+        let table = HandleTable::new(&*store, &hint);
+        let comm = table.reserve(HandleKind::Communicator).unwrap();
+        table.bind(comm, 1).unwrap();
+        let writer = {
+            let store = Arc::clone(&store);
+            move || {
+                let hint = core::sync::atomic::AtomicU32::new(0);
+                let table = HandleTable::new(&*store, &hint);
+                table.unbind_kind(HandleKind::Communicator);
+                table.rebind(comm, 2).unwrap();
+            }
+        };
+        race(first, writer, move || {
+            let hint = core::sync::atomic::AtomicU32::new(0);
+            match HandleTable::new(&*store, &hint).resolve(comm, HandleKind::Communicator) {
+                Ok(real) => assert!(real == 1 || real == 2),
+                Err(error) => assert_eq!(error, HandleError::Unbound { handle: comm }),
+            }
+        });
+    });
+}
+
+#[test]
+fn a_rebound_handle_is_the_old_object_the_new_one_or_unbound() {
+    holds(resolve_while_rebound);
 }
