@@ -12,7 +12,7 @@ use super::virtual_handle::LAST_GENERATION;
 use super::{HandleError, HandleKind, VirtualHandle};
 use crate::journal::layout::{HANDLE_EPOCH, HANDLE_REAL};
 use crate::journal::store::Store;
-use crate::sync::{AtomicU64, Ordering, Words};
+use crate::sync::{AtomicU64, Ordering, Words, ordered};
 
 const FREE: u64 = 0;
 const RESERVED: u64 = 1;
@@ -59,10 +59,11 @@ impl<'a, W: Words> HandleTable<'a, W> {
             let index = (start.wrapping_add(i)) % capacity;
             let state = &self.entry(index)[0];
             let word = state.load(Ordering::Relaxed);
-            if word & 0xff != FREE {
+            // A slot that has used up its generations stays free for ever: reusing one would revive old handles.
+            if word & 0xff != FREE || generation_of(word) == LAST_GENERATION {
                 continue;
             }
-            let generation = generation_of(word) % LAST_GENERATION + 1;
+            let generation = generation_of(word) + 1;
             // SYNC: AcqRel; pairs with the Release in `retire`: the former object is gone before this one comes.
             if state.compare_exchange(word, pack(RESERVED, kind, generation), Ordering::AcqRel, Ordering::Relaxed).is_ok() {
                 self.hint.store(index.wrapping_add(1), core::sync::atomic::Ordering::Relaxed);
@@ -89,11 +90,11 @@ impl<'a, W: Words> HandleTable<'a, W> {
         Ok((entry, word, kind))
     }
 
-    /// Gives a reserved (or unbound) handle its object.
+    /// Gives a reserved (or unbound) handle its object. One binder a handle: its creator, later recovery.
     pub fn bind(&self, handle: VirtualHandle, real: u64) -> Result<(), HandleError> {
         let (entry, word, kind) = self.find(handle)?;
         // SYNC: Release; pairs with the Acquire of `real` in `resolve`.
-        entry[1].store(real, Ordering::Release);
+        entry[1].store(real, ordered("handle bind", Ordering::Release));
         let live = pack(LIVE, kind, handle.generation());
         // SYNC: Release; pairs with the Acquire in `find`: who sees LIVE sees the object.
         match entry[0].compare_exchange(word, live, Ordering::AcqRel, Ordering::Relaxed) {
@@ -120,7 +121,7 @@ impl<'a, W: Words> HandleTable<'a, W> {
             return Err(HandleError::Unbound { handle });
         }
         // SYNC: Acquire; pairs with the Release in `bind`, and keeps the second look at the state behind this load.
-        let real = entry[1].load(Ordering::Acquire);
+        let real = entry[1].load(ordered("handle resolve", Ordering::Acquire));
         let again = entry[0].load(Ordering::Relaxed);
         if again != word {
             // Retired, or unbound, while we looked; never another object.
@@ -235,10 +236,13 @@ mod tests {
     }
 
     #[test]
-    fn generations_wrap_to_one_and_never_to_zero() {
-        table!(table, 1);
-        let state = &table.entry(0)[0];
-        state.store(u64::from(LAST_GENERATION) << 32, Ordering::Relaxed);
-        assert_eq!(table.reserve(HandleKind::User).expect("free").generation(), 1);
+    fn a_slot_without_generations_left_is_not_used_again() {
+        table!(table, 2);
+        table.entry(0)[0].store(u64::from(LAST_GENERATION - 1) << 32, Ordering::Relaxed);
+        let last = table.reserve(HandleKind::User).expect("free");
+        assert_eq!((last.index(), last.generation()), (0, LAST_GENERATION));
+        table.retire(last).expect("reserved");
+        assert_eq!(table.reserve(HandleKind::User).expect("free").index(), 1);
+        assert_eq!(table.reserve(HandleKind::User), Err(HandleError::Full { capacity: 2 }));
     }
 }

@@ -10,7 +10,7 @@ use super::{HandleError, HandleKind};
 pub struct VirtualHandle(pub u64);
 
 const TAG: u64 = 1 << 63;
-/// Largest generation; after it a slot starts again at 1.
+/// Largest generation; after it a slot is not used again.
 pub(super) const LAST_GENERATION: u32 = (1 << 24) - 1;
 
 impl VirtualHandle {
