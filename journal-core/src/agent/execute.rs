@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::objects::Communicator;
-use super::{Agent, poll, replaying};
+use super::{Agent, group, poll, replaying};
 use crate::backend::{BackendKind, Copy, DevicePtr, LaunchShape, RealHandle};
 use crate::error::Error;
 use crate::handle::{HandleKind, VirtualHandle};
@@ -172,8 +172,16 @@ impl Agent {
                 Ok(0)
             }
 
-            Call::GroupStart {} => self.nccl.start_group().map(|()| 0).map_err(Error::from),
-            Call::GroupEnd {} => self.nccl.end_group().map(|()| 0).map_err(Error::from),
+            Call::GroupStart {} => {
+                self.nccl.start_group()?;
+                group::enter();
+                Ok(0)
+            }
+            Call::GroupEnd {} => {
+                let (ended, used) = (self.nccl.end_group(), group::leave());
+                ended?;
+                used.iter().try_for_each(|communicator| self.settle(communicator)).map(|()| 0)
+            }
 
             Call::AllReduce { sendbuff: send, recvbuff: recv, count, datatype, op, comm, stream } => {
                 let op = self.operator(op)?;
@@ -292,13 +300,16 @@ impl Agent {
         } else {
             self.device.stream_native(real_stream)
         };
-        self.settle(&communicator)?;
         let guard = communicator.lock();
         let real = guard.as_ref().ok_or_else(|| self.doomed())?;
         real.enqueue(call, native)?;
         drop(guard);
         communicator.mark_used();
         self.fingerprint.note(communicator.clique, &call);
+        // The launch comes later than the call: what the application enqueues next must not overtake it.
+        if !group::defers(&communicator) {
+            self.settle(&communicator)?;
+        }
         Ok(0)
     }
 

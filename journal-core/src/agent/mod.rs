@@ -3,6 +3,7 @@
 mod execute;
 mod failure;
 pub mod gate;
+mod group;
 pub mod objects;
 pub mod phase;
 pub mod poll;
