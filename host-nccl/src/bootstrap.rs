@@ -7,7 +7,7 @@
 use std::hash::{DefaultHasher, Hasher};
 use std::sync::Arc;
 
-use crate::abi::{self, MAX_RANKS, UNIQUE_ID_BYTES};
+use crate::abi::{self, MAX_RANKS, ResultCode, UNIQUE_ID_BYTES};
 use crate::comm::Comm;
 use crate::config::Config;
 use crate::error::{Error, Result};
@@ -65,8 +65,17 @@ pub fn init(
             settle_early(&comm, slot, made)
         }
     };
-    group.push_job(Job { comm, cascade: Vec::new(), run: Box::new(run) });
+    group.push_job(Job::new(&comm, run).or(cancel_early(&comm, slot)));
     Ok(())
+}
+
+/// What becomes of a handle that was stored when the group of its call fails.
+fn cancel_early(comm: &Arc<Comm>, slot: LateSlot) -> impl FnOnce(ResultCode) + Send + 'static {
+    let comm = Arc::clone(comm);
+    move |code| {
+        comm.set_result(code);
+        let _ = settle_early(&comm, slot, Err(Error::Sticky(code)));
+    }
 }
 
 /// The handle of an init is stored at once. When it fails, a blocking call takes it back; a non-blocking
@@ -109,22 +118,27 @@ pub fn split(
     let generation = bump_children(parent);
     let child = Comm::create(config, parent.device, Arc::clone(&parent.stream));
     parent.adopt(&child);
+    let cancel = cancel_late(parent, &child);
     let parent_of_job = Arc::clone(parent);
-    let run = move || {
-        match join_split(&link, &child, generation, color, key) {
-            Ok(None) => {
-                parent_of_job.release_child(&child);
-                Ok(())
-            }
-            Ok(Some(made)) => {
-                child.set_link(Arc::new(made));
-                settle_late(&parent_of_job, &child, slot, Ok(()))
-            }
-            Err(error) => settle_late(&parent_of_job, &child, slot, Err(error)),
+    let run = move || match join_split(&link, &child, generation, color, key) {
+        Ok(None) => {
+            parent_of_job.release_child(&child);
+            Ok(())
         }
+        Ok(Some(made)) => {
+            child.set_link(Arc::new(made));
+            settle_late(&parent_of_job, &child, slot, Ok(()))
+        }
+        Err(error) => settle_late(&parent_of_job, &child, slot, Err(error)),
     };
-    group.push_job(Job { comm: Arc::clone(parent), cascade: Vec::new(), run: Box::new(run) });
+    group.push_job(Job::new(parent, run).or(cancel));
     Ok(())
+}
+
+/// A child whose call's group fails was never seen by the caller.
+fn cancel_late(parent: &Arc<Comm>, child: &Arc<Comm>) -> impl FnOnce(ResultCode) + Send + 'static {
+    let (parent, child) = (Arc::clone(parent), Arc::clone(child));
+    move |_| parent.release_child(&child)
 }
 
 fn bump_children(parent: &Comm) -> u64 {
@@ -216,12 +230,13 @@ pub fn shrink(
     excluded.iter().for_each(|rank| list.write_i32(*rank));
     // As in NCCL, the number of children is not part of it.
     let tag = Tag::ShrinkId.with(list.finish() >> 8);
+    let cancel = cancel_late(parent, &child);
     let parent_of_job = Arc::clone(parent);
     let run = move || {
         let made = join_shrunk(&link, &child, &survivors, tag, nranks, rank).map(|link| child.set_link(Arc::new(link)));
         settle_late(&parent_of_job, &child, slot, made)
     };
-    group.push_job(Job { comm: Arc::clone(parent), cascade: Vec::new(), run: Box::new(run) });
+    group.push_job(Job::new(parent, run).or(cancel));
     Ok(())
 }
 
@@ -287,17 +302,22 @@ pub fn grow_existing(
     let child = Comm::create(config, parent.device, Arc::clone(&parent.stream));
     parent.adopt(&child);
     slot.store(child.publish());
-    let parent = Arc::clone(parent);
-    let cascade = vec![Arc::clone(&parent)];
-    let comm = Arc::clone(&child);
-    let run = move || {
-        let made = find_grow_id(&link, &child, own, given, generation)
-            .and_then(|id| Link::join(&id, nranks, rank, &child.abort))
-            .map(|link| child.set_link(Arc::new(link)));
-        parent.release_child(&child);
-        settle_early(&child, slot, made)
+    let run = {
+        let (parent, child) = (Arc::clone(parent), Arc::clone(&child));
+        move || {
+            let made = find_grow_id(&link, &child, own, given, generation)
+                .and_then(|id| Link::join(&id, nranks, rank, &child.abort))
+                .map(|link| child.set_link(Arc::new(link)));
+            parent.release_child(&child);
+            settle_early(&child, slot, made)
+        }
     };
-    group.push_job(Job { comm, cascade, run: Box::new(run) });
+    let (undo_early, undo_late) = (cancel_early(&child, slot), cancel_late(parent, &child));
+    let cancel = move |code| {
+        undo_early(code);
+        undo_late(code);
+    };
+    group.push_job(Job::new(&child, run).with(parent).or(cancel));
     Ok(())
 }
 
@@ -405,7 +425,7 @@ pub fn setup_new_rank(group: &mut Group, comm: &Arc<Comm>) -> Result<()> {
             Ok(())
         }
     };
-    group.push_job(Job { comm: Arc::clone(comm), cascade: Vec::new(), run: Box::new(run) });
+    group.push_job(Job::new(comm, run));
     Ok(())
 }
 

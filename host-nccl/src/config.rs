@@ -101,7 +101,7 @@ impl Config {
         }
         // SAFETY: the caller's promise; the first field stands in every version.
         let size = unsafe { config.cast::<usize>().read() };
-        if size < SMALLEST_BYTES || size > 64 * 1024 {
+        if !(SMALLEST_BYTES..=64 * 1024).contains(&size) {
             return Err(Error::argument(format!("the config has a size of {size}: use NCCL_CONFIG_INITIALIZER")));
         }
         let mut read = UNDEFINED_CONFIG;

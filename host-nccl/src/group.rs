@@ -45,6 +45,36 @@ pub struct Job {
     pub cascade: Vec<Arc<Comm>>,
     /// Does it.
     pub run: Box<dyn FnOnce() -> Result<()> + Send>,
+    /// Undoes the call when its group fails before anything is run.
+    pub cancel: Box<dyn FnOnce(ResultCode) + Send>,
+    /// True for abort, destroy and revoke: run even in a failed group, and not waited for by others of
+    /// their kind.
+    pub ends: bool,
+}
+
+impl Job {
+    /// A job that leaves nothing behind when its group fails.
+    pub fn new(comm: &Arc<Comm>, run: impl FnOnce() -> Result<()> + Send + 'static) -> Self {
+        Self { comm: Arc::clone(comm), cascade: Vec::new(), run: Box::new(run), cancel: Box::new(|_| ()), ends: false }
+    }
+
+    /// With something to undo.
+    pub fn or(mut self, cancel: impl FnOnce(ResultCode) + Send + 'static) -> Self {
+        self.cancel = Box::new(cancel);
+        self
+    }
+
+    /// With a further communicator for the cascade.
+    pub fn with(mut self, comm: &Arc<Comm>) -> Self {
+        self.cascade.push(Arc::clone(comm));
+        self
+    }
+
+    /// One that ends a communicator.
+    pub fn ending(mut self) -> Self {
+        self.ends = true;
+        self
+    }
 }
 
 /// Calls of one group on one communicator.
@@ -132,69 +162,88 @@ pub fn leave_open() {
     start();
 }
 
+/// A job with its mark on the communicator.
+type BusyJob = (Job, Option<Busy>);
+
 impl Group {
-    fn finish(self) -> ResultCode {
+    fn finish(mut self) -> ResultCode {
         if let Some(code) = self.error {
-            // Nothing of the group is done; communicators in the making fail with it.
-            self.jobs.iter().for_each(|job| job.comm.set_result(code));
+            // Nothing of the group is done, except that what ends communicators has begun already.
+            let (ending, others): (Vec<_>, Vec<_>) = self.jobs.into_iter().partition(|job| job.ends);
+            others.into_iter().for_each(|job| (job.cancel)(code));
+            run_jobs(ending.into_iter().map(|job| (job, None)).collect());
             return code;
         }
         if self.jobs.is_empty() && self.launches.is_empty() {
             return abi::SUCCESS;
         }
-        let busy: Vec<Busy> = self.comms().map(Comm::busy).collect();
+        let comms = self.comms();
+        let jobs = core::mem::take(&mut self.jobs);
+        // A job is done when its own part is; launches come last.
+        let launching: Vec<Busy> = self
+            .launches
+            .iter()
+            .filter(|launch| !jobs.iter().any(|job| Arc::ptr_eq(&job.comm, &launch.comm)))
+            .map(|launch| launch.comm.busy())
+            .collect();
+        let jobs: Vec<BusyJob> = jobs
+            .into_iter()
+            .map(|job| {
+                let busy = (!job.ends).then(|| job.comm.busy());
+                (job, busy)
+            })
+            .collect();
         if self.blocking.unwrap_or(true) {
-            return self.run(busy);
+            return run(jobs, self.launches, launching, &comms);
         }
-        self.comms().for_each(|comm| comm.set_result(abi::IN_PROGRESS));
+        comms.iter().for_each(|comm| comm.set_result(abi::IN_PROGRESS));
         jobs::spawn(move || {
-            host_controls::wait_while_held(&self.comms().cloned().collect::<Vec<_>>());
-            self.run(busy);
+            host_controls::wait_while_held(&comms);
+            run(jobs, self.launches, launching, &comms);
         });
         abi::IN_PROGRESS
     }
 
-    fn comms(&self) -> impl Iterator<Item = &Arc<Comm>> {
-        self.jobs.iter().map(|job| &job.comm).chain(self.launches.iter().map(|launch| &launch.comm))
-    }
-
-    fn run(self, busy: Vec<Busy>) -> ResultCode {
-        let comms: Vec<_> = self.comms().cloned().collect();
-        let mut code = run_jobs(self.jobs);
-        if code == abi::SUCCESS {
-            for launch in self.launches {
-                let launched = launch.comm.link().and_then(|link| batch::launch(&launch.comm, &link, launch.tasks));
-                if let Err(error) = launched {
-                    code = error::note(&error);
-                    launch.comm.set_result(code);
-                    break;
-                }
-            }
-        }
-        drop(busy);
-        comms.iter().for_each(|comm| comm.finish_progress());
-        code
+    fn comms(&self) -> Vec<Arc<Comm>> {
+        let of_jobs = self.jobs.iter().map(|job| &job.comm);
+        of_jobs.chain(self.launches.iter().map(|launch| &launch.comm)).cloned().collect()
     }
 }
 
+fn run(jobs: Vec<BusyJob>, launches: Vec<Launch>, launching: Vec<Busy>, comms: &[Arc<Comm>]) -> ResultCode {
+    let mut code = run_jobs(jobs);
+    if code == abi::SUCCESS {
+        for launch in launches {
+            let launched = launch.comm.link().and_then(|link| batch::launch(&launch.comm, &link, launch.tasks));
+            if let Err(error) = launched {
+                code = error::note(&error);
+                launch.comm.set_result(code);
+                break;
+            }
+        }
+    }
+    drop(launching);
+    comms.iter().for_each(|comm| comm.finish_progress());
+    code
+}
+
 /// Runs jobs side by side; the first error, or success. When one fails, NCCL aborts those of the others.
-fn run_jobs(mut jobs: Vec<Job>) -> ResultCode {
-    if jobs.len() == 1 {
-        let job = jobs.remove(0);
-        return run_job(job.comm, job.run);
+fn run_jobs(mut jobs: Vec<BusyJob>) -> ResultCode {
+    if jobs.len() <= 1 {
+        return jobs.pop().map_or(abi::SUCCESS, |(job, busy)| run_job(job, busy));
     }
     let total = jobs.len();
     let everyone: Vec<Vec<Arc<Comm>>> = jobs
         .iter()
-        .map(|job| core::iter::once(&job.comm).chain(&job.cascade).cloned().collect())
+        .map(|(job, _)| core::iter::once(&job.comm).chain(&job.cascade).cloned().collect())
         .collect();
     let everyone = Arc::new(everyone);
     let state = Arc::new((Mutex::new((0_usize, abi::SUCCESS)), Condvar::new()));
-    for (index, job) in jobs.into_iter().enumerate() {
+    for (index, (job, busy)) in jobs.into_iter().enumerate() {
         let state = Arc::clone(&state);
         let everyone = Arc::clone(&everyone);
         jobs::spawn(move || {
-            let code = run_job(job.comm, job.run);
+            let code = run_job(job, busy);
             if code != abi::SUCCESS {
                 let others = everyone.iter().enumerate().filter(|(other, _)| *other != index);
                 others.flat_map(|(_, comms)| comms).for_each(|comm| comm.raise_abort());
@@ -214,15 +263,17 @@ fn run_jobs(mut jobs: Vec<Job>) -> ResultCode {
     done.1
 }
 
-fn run_job(comm: Arc<Comm>, run: Box<dyn FnOnce() -> Result<()> + Send>) -> ResultCode {
-    let outcome = std::panic::catch_unwind(core::panic::AssertUnwindSafe(run))
+fn run_job(job: Job, busy: Option<Busy>) -> ResultCode {
+    let outcome = std::panic::catch_unwind(core::panic::AssertUnwindSafe(job.run))
         .unwrap_or_else(|_| Err(Error::system("job", "panicked")));
-    match outcome {
+    let code = match outcome {
         Ok(()) => abi::SUCCESS,
         Err(error) => {
             let code = error::note(&error);
-            comm.set_result(code);
+            job.comm.set_result(code);
             code
         }
-    }
+    };
+    drop(busy);
+    code
 }

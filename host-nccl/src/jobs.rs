@@ -9,14 +9,20 @@ type Job = Box<dyn FnOnce() + Send>;
 struct Pool {
     waiting: VecDeque<Job>,
     idle: usize,
+    process: u32,
 }
 
-static POOL: Mutex<Pool> = Mutex::new(Pool { waiting: VecDeque::new(), idle: 0 });
+static POOL: Mutex<Pool> = Mutex::new(Pool { waiting: VecDeque::new(), idle: 0, process: 0 });
 static CHANGED: Condvar = Condvar::new();
 
 /// Runs `job` on a thread of the library. Threads are detached: they never hold up process exit.
 pub fn spawn(job: impl FnOnce() + Send + 'static) {
     let mut pool = POOL.lock().unwrap_or_else(PoisonError::into_inner);
+    let process = std::process::id();
+    if pool.process != process {
+        // A forked child has none of its parent's threads.
+        *pool = Pool { waiting: VecDeque::new(), idle: 0, process };
+    }
     pool.waiting.push_back(Box::new(job));
     if pool.idle >= pool.waiting.len() {
         CHANGED.notify_one();

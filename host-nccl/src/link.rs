@@ -8,7 +8,7 @@ use crate::abort::AbortFlag;
 use crate::error::{Error, Result};
 use crate::region::Region;
 use crate::region::layout::{
-    AT_JOINED, AT_POISON, BOX_LETTERS, LETTER_PAYLOAD, QUEUE_READ, QUEUE_WRITTEN, RANK_CLAIMED, RANK_DONE,
+    AT_JOINED, AT_POISON_FROM, AT_POISON_UNTIL, BOX_LETTERS, LETTER_PAYLOAD, QUEUE_READ, QUEUE_WRITTEN, RANK_CLAIMED, RANK_DONE,
     RANK_POSTED,
 };
 use crate::unique_id::UniqueId;
@@ -103,12 +103,13 @@ impl Link {
     /// [`Link::wait`] inside collective number `sequence`. `small` ones end with garbage when a peer
     /// aborts in them, larger ones hang on: the LL and Simple protocols of NCCL.
     pub fn wait_in_collective(&self, sequence: u64, small: bool, ready: impl Fn() -> bool) -> Result<(), Stop> {
-        let poison = self.region.u64(AT_POISON);
+        let (from, until) = (self.region.u64(AT_POISON_FROM), self.region.u64(AT_POISON_UNTIL));
         self.wait_or(ready, || {
             if self.abort.is_set() {
                 Some(Stop::Aborted)
             } else {
-                (small && poison.load(Ordering::SeqCst) > sequence).then_some(Stop::Poisoned)
+                let poisoned = until.load(Ordering::SeqCst) > sequence && from.load(Ordering::SeqCst) <= sequence + 1;
+                (small && poisoned).then_some(Stop::Poisoned)
             }
         })
     }
@@ -128,7 +129,10 @@ impl Link {
 
     /// What an aborted rank does to its peers in a small collective.
     pub fn poison(&self, sequence: u64) {
-        self.region.u64(AT_POISON).fetch_max(sequence + 1, Ordering::SeqCst);
+        // The lower end first: a reader looks at the upper end first.
+        let lower = |from: u64| (from == 0 || from > sequence + 1).then_some(sequence + 1);
+        let _ = self.region.u64(AT_POISON_FROM).fetch_update(Ordering::SeqCst, Ordering::SeqCst, lower);
+        self.region.u64(AT_POISON_UNTIL).fetch_max(sequence + 1, Ordering::SeqCst);
         self.ring_all();
     }
 
@@ -208,7 +212,7 @@ impl Link {
             self.region.write(at, &tag.to_le_bytes());
             self.region.write(at + 8, payload);
             // SYNC: Release; pairs with the Acquire in take_letter.
-            written.store(number + 1, Ordering::Release);
+            written.store(number.wrapping_add(1), Ordering::Release);
             self.region.ring(to);
             return Ok(());
         }

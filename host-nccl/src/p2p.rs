@@ -138,7 +138,7 @@ fn runs(ring: usize, ring_bytes: usize, position: u64, bytes: usize, copy: impl 
     }
 }
 
-/// An aborted rank runs on: it sends garbage where there is room, and takes what it is sent.
+/// An aborted rank runs on: its buffer is garbage, and so is what it still sends, where there is room.
 fn abandon(transfer: &Transfer, done: usize, link: &Link) {
     let left = transfer.bytes - done;
     match transfer.direction {

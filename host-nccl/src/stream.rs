@@ -70,7 +70,9 @@ impl Target {
             Self::Native(address) => {
                 let stream = core::ptr::with_exposed_provenance_mut::<HostStream>(*address);
                 // SAFETY: checked by from_handle; the caller keeps the stream alive during its call.
-                let (enqueue, enqueue_or_drop) = unsafe { ((*stream).enqueue, (*stream).enqueue_or_drop) };
+                let enqueue = unsafe { (*stream).enqueue };
+                // SAFETY: as above.
+                let enqueue_or_drop = unsafe { (*stream).enqueue_or_drop };
                 let arg = Box::into_raw(Box::new(work));
                 let code = match enqueue_or_drop {
                     // SAFETY: the stream's own function; run_boxed or drop_boxed takes the ownership of `arg`.
@@ -97,10 +99,12 @@ fn check(stream: *mut HostStream) -> Result<()> {
     }
     // SAFETY: a stream argument is NULL or points to a live host stream: the contract of every call that
     // takes one. The magic catches other objects.
-    let (magic, abi) = unsafe { ((*stream).magic, (*stream).abi) };
+    let magic = unsafe { (*stream).magic };
     if magic != HOST_STREAM_MAGIC {
         return Err(Error::argument(format!("stream {address:#x} is not a host stream (its magic is {magic:#x})")));
     }
+    // SAFETY: as above; every version has it there.
+    let abi = unsafe { (*stream).abi };
     if abi != HOST_STREAM_ABI {
         return Err(Error::argument(format!("stream {address:#x} has abi {abi}, this library {HOST_STREAM_ABI}")));
     }
@@ -264,8 +268,10 @@ pub fn create_native() -> *mut HostStream {
 pub unsafe fn own_of(stream: *mut HostStream) -> Result<Arc<OwnStream>> {
     check(stream)?;
     // SAFETY: from_handle checked it, and the caller keeps it alive.
-    let (enqueue, owner) = unsafe { ((*stream).enqueue, (*stream).owner) };
-    if enqueue as *const () as usize != native_enqueue as *const () as usize {
+    let enqueue = unsafe { (*stream).enqueue };
+    // SAFETY: as above.
+    let owner = unsafe { (*stream).owner };
+    if !core::ptr::eq(enqueue as *const (), native_enqueue as *const ()) {
         return Err(Error::argument("the stream was not made by ncclHostStreamCreate"));
     }
     let owner = owner.cast::<OwnStream>().cast_const();

@@ -35,7 +35,7 @@ pub fn finalize(group: &mut Group, comm: &Arc<Comm>) -> Result<()> {
             Ok(())
         }
     };
-    group.push_job(Job { comm: Arc::clone(comm), cascade: Vec::new(), run: Box::new(run) });
+    group.push_job(Job::new(comm, run));
     Ok(())
 }
 
@@ -65,7 +65,7 @@ pub fn destroy(group: &mut Group, comm: &Arc<Comm>) -> Result<()> {
             Ok(())
         }
     };
-    group.push_job(Job { comm: Arc::clone(comm), cascade: Vec::new(), run: Box::new(run) });
+    group.push_job(Job::new(comm, run).ending());
     Ok(())
 }
 
@@ -90,13 +90,12 @@ pub fn abort(group: &mut Group, comm: &Arc<Comm>) -> Result<()> {
     let run = {
         let comm = Arc::clone(comm);
         move || {
-            // This very job is one of them.
-            drop(comm.wait_life(|life| life.holding == 0 && life.jobs <= 1));
+            drop(comm.wait_life(|life| life.holding == 0 && life.jobs == 0));
             comm.retire();
             Ok(())
         }
     };
-    group.push_job(Job { comm: Arc::clone(comm), cascade: Vec::new(), run: Box::new(run) });
+    group.push_job(Job::new(comm, run).ending());
     Ok(())
 }
 
@@ -115,11 +114,11 @@ pub fn revoke(group: &mut Group, comm: &Arc<Comm>) -> Result<()> {
     let run = {
         let comm = Arc::clone(comm);
         move || {
-            drop(comm.wait_life(|life| life.holding == 0 && life.jobs <= 1));
+            drop(comm.wait_life(|life| life.holding == 0 && life.jobs == 0));
             comm.abort.clear();
             Ok(())
         }
     };
-    group.push_job(Job { comm: Arc::clone(comm), cascade: Vec::new(), run: Box::new(run) });
+    group.push_job(Job::new(comm, run).ending());
     Ok(())
 }

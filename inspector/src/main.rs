@@ -1,2 +1,49 @@
-//! The command rejoin.
-fn main() {}
+//! The command `rejoin`: starts jobs, shows what recovery does, and looks at jobs from outside.
+//!
+//! ```text
+//! cli -> run     launcher: members segment, ranks, replacements, signals
+//!     -> demo    the same launcher twice: undisturbed and with ranks killed; compares the weights
+//!     -> ls, recovery    read-only views of the members segments
+//!     -> gc      removes what the kernel says nobody uses
+//! ```
+//! Exit codes stand in [`exit_code`]. Data goes to stdout, messages go to stderr.
+#![deny(unsafe_code)]
+
+mod cli;
+mod companion;
+mod demo;
+mod exit_code;
+mod fault;
+mod gc;
+#[allow(unsafe_code)]
+mod lease;
+mod ls;
+mod output;
+mod progress;
+mod recovery;
+mod report;
+mod run;
+
+use clap::Parser;
+use cli::{Cli, Command};
+use exit_code::ExitCode;
+
+fn main() -> std::process::ExitCode {
+    let cli = Cli::parse();
+    let result = match cli.command {
+        Command::Run(options) => run::command(options),
+        Command::Demo(options) => demo::command(options),
+        Command::DemoRank(options) => demo::rank::command(options),
+        Command::Ls(options) => ls::command(&options),
+        Command::Recovery(options) => recovery::command(&options),
+        Command::Gc(options) => gc::command(&options),
+    };
+    let code = result.unwrap_or_else(|error| {
+        if output::is_broken_pipe(&error) {
+            return ExitCode::FINE;
+        }
+        eprintln!("rejoin: {error:#}");
+        ExitCode::COULD_NOT_RUN
+    });
+    code.into()
+}

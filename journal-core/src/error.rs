@@ -173,6 +173,11 @@ impl From<crate::membership::MembershipError> for Error {
     fn from(error: crate::membership::MembershipError) -> Self {
         use crate::membership::MembershipError as M;
         match error {
+            M::StageFailed { stage, rank, arrived: false, .. } => Self::Timeout {
+                what: format!("stage {stage} of recovery"),
+                limit_ms: 0,
+                missing: vec![rank.0],
+            },
             M::Moved { .. } | M::StageFailed { .. } => Self::Redo,
             M::Ended { code } => Self::Ended { reason: EndReason::from_code(code) },
             M::Evicted { rank, incarnation } => Self::Evicted { rank: rank.0, incarnation: incarnation.0 },

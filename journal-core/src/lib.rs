@@ -11,7 +11,15 @@ pub mod sync;
 
 pub mod error;
 pub mod request;
+pub mod journal;
 pub mod handle;
 pub mod backend;
+#[allow(unsafe_code)]
+pub mod nccl;
+pub mod agent;
+pub mod membership;
+pub mod recovery;
+pub mod session;
 
-pub use error::Status;
+pub use error::{EndReason, Error, Status};
+pub use session::{Session, SessionOptions};

@@ -117,8 +117,12 @@ pub unsafe extern "C" fn ncclCommInitAll(comms: *mut CommHandle, ndev: i32, devi
         let list: Vec<i32> = if devices.is_null() {
             (0..ndev).collect()
         } else {
-            // SAFETY: the caller's promise.
-            (0..nranks as usize).map(|i| unsafe { devices.add(i).read_unaligned() }).collect()
+            let mut list = vec![0; nranks as usize];
+            // SAFETY: the caller's promise: `nranks` numbers; copied as bytes, so their alignment is free.
+            unsafe {
+                core::ptr::copy_nonoverlapping(devices.cast::<u8>(), list.as_mut_ptr().cast(), size_of_val(&list[..]));
+            }
+            list
         };
         if let Some(device) = list.iter().find(|device| **device < 0) {
             return Err(Error::argument(format!("device {device} is negative")));
@@ -133,8 +137,8 @@ pub unsafe extern "C" fn ncclCommInitAll(comms: *mut CommHandle, ndev: i32, devi
         let config = Config { blocking: true, ..Config::default() };
         group::within(|group| {
             for (rank, device) in list.iter().enumerate() {
-                // SAFETY: the caller's promise.
-                let slot = unsafe { LateSlot::from_pointer(comms.add(rank)) }?;
+                // SAFETY: the caller's promise: slots for all ranks.
+                let slot = unsafe { LateSlot::from_pointer(comms.wrapping_add(rank)) }?;
                 bootstrap::init(group, slot, (nranks, rank as u32), id, config.clone(), *device)?;
             }
             Ok(())

@@ -26,8 +26,10 @@ pub const AT_ABI: usize = 8;
 pub const AT_NRANKS: usize = 12;
 /// u32: ranks that have joined.
 pub const AT_JOINED: usize = 16;
-/// u64: 1 + the highest small collective that an aborted rank left with garbage.
-pub const AT_POISON: usize = 64;
+/// u64: 1 + the first small collective that an aborted rank left with garbage.
+pub const AT_POISON_FROM: usize = 64;
+/// u64: 1 + the last one.
+pub const AT_POISON_UNTIL: usize = 72;
 /// Two u64: random, the same as in the unique id.
 pub const AT_NONCE: usize = 128;
 

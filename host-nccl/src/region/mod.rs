@@ -127,6 +127,14 @@ impl Region {
         }
         let layout = Layout::new(nranks);
         if size < layout.bytes as u64 {
+            // The kernel would answer with a signal.
+            let limit = rustix::process::getrlimit(rustix::process::Resource::Fsize).current;
+            if limit.is_some_and(|limit| limit < layout.bytes as u64) {
+                return Err(Error::system(
+                    "ftruncate",
+                    format_args!("{} bytes are over the file size limit (ulimit -f)", layout.bytes),
+                ));
+            }
             rustix::fs::ftruncate(&file, layout.bytes as u64)
                 .map_err(|e| Error::system("ftruncate", format_args!("{e} for {} bytes", layout.bytes)))?;
         }

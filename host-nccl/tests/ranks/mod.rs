@@ -3,7 +3,8 @@
 
 use core::ffi::c_void;
 use std::ffi::CStr;
-use std::sync::mpsc;
+use std::io::Write;
+use std::sync::{Once, mpsc};
 use std::time::{Duration, Instant};
 
 use rejoin_host_nccl::abi::{CommHandle, IN_PROGRESS, NcclUniqueId, SUCCESS};
@@ -16,11 +17,16 @@ pub const LIMIT: Duration = Duration::from_secs(120);
 
 /// Runs `body`; a test that hangs ends the process with its name instead of hanging CI.
 pub fn watched<T>(name: &str, body: impl FnOnce() -> T) -> T {
+    // The process may end in the middle of a test: its message must not stay captured.
+    static HOOK: Once = Once::new();
+    HOOK.call_once(|| {
+        std::panic::set_hook(Box::new(|info| drop(writeln!(std::io::stderr(), "{info}"))));
+    });
     let (done, wait) = mpsc::channel::<()>();
     let text = name.to_owned();
     let watchdog = std::thread::spawn(move || {
         if wait.recv_timeout(LIMIT) == Err(mpsc::RecvTimeoutError::Timeout) {
-            eprintln!("watchdog: {text} did not end within {LIMIT:?}");
+            let _ = writeln!(std::io::stderr(), "watchdog: {text} did not end within {LIMIT:?}");
             std::process::abort();
         }
     });
@@ -250,7 +256,7 @@ struct AbortOnPanic<'a>(&'a str, usize);
 
 impl Drop for AbortOnPanic<'_> {
     fn drop(&mut self) {
-        eprintln!("{}: rank {} panicked", self.0, self.1);
+        let _ = writeln!(std::io::stderr(), "{}: rank {} panicked", self.0, self.1);
         std::process::exit(101);
     }
 }

@@ -17,7 +17,7 @@ use crate::backend::{Device, DevicePtr};
 use crate::error::Error;
 use crate::handle::{HandleKind, HandleTable, VirtualHandle};
 use crate::journal::{Journal, Region};
-use crate::membership::{Epoch, Incarnation, JobState, Rank, ShmMembership};
+use crate::membership::{Epoch, Incarnation, Membership, MembershipError, Rank, ShmMembership};
 use crate::nccl::NcclLibrary;
 use crate::recovery::fingerprint::Fingerprint;
 use crate::request::{Class, EncodedHeader, OpCode, Request};
@@ -110,7 +110,7 @@ impl Agent {
     #[inline]
     pub fn moved(&self) -> bool {
         let decision = self.membership.decision();
-        if decision.state == JobState::Ended {
+        if decision.is_ended() {
             return true;
         }
         u32::from(decision.epoch.0) != self.live_epoch.load(Ordering::Acquire)
@@ -119,13 +119,10 @@ impl Agent {
 
     /// Why a call is turned away.
     pub fn doomed(&self) -> Error {
-        if self.membership.decision().state == JobState::Ended {
-            return Error::Ended { reason: self.membership.end_reason() };
+        match self.membership.check() {
+            Err(error @ (MembershipError::Ended { .. } | MembershipError::Evicted { .. })) => error.into(),
+            _ => Error::Redo,
         }
-        if self.membership.is_evicted(self.rank, self.incarnation) {
-            return Error::Evicted { rank: self.rank.0, incarnation: self.incarnation.0 };
-        }
-        Error::Redo
     }
 
     /// Records and executes one request. Handles that it creates were reserved before
@@ -226,7 +223,7 @@ impl Agent {
         }
         if request.op() == OpCode::AllReduce && !self.faults.is_empty() {
             match self.faults.take(step) {
-                Some(Fault::Kill { delay }) => kill_self(delay, || self.membership.stamp_kill(self.rank)),
+                Some(Fault::Kill { delay }) => kill_self(delay, || self.membership.note_kill_time()),
                 Some(Fault::FailDevice) | None => {}
             }
         }

@@ -5,3 +5,4 @@ pub mod virtual_handle;
 
 pub use kind::HandleKind;
 pub use virtual_handle::VirtualHandle;
+mod stub; pub use stub::*;

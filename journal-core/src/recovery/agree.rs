@@ -2,7 +2,8 @@
 
 use super::attempt::Attempt;
 use crate::error::{EndReason, Error};
-use crate::membership::{BlobScope, Membership, Rank};
+use super::end_job;
+use crate::membership::{BlobScope, LauncherState, Membership, Rank};
 use crate::session::state::{StateKind, StateTable};
 
 /// Key under which a rank publishes its state table at `setup_done`.
@@ -13,8 +14,9 @@ pub(crate) fn states_key(rank: Rank) -> String {
 impl Attempt<'_> {
     pub(super) fn agree(&mut self) -> Result<(), Error> {
         let membership = self.membership();
-        if !membership.launcher_alive() && self.failed.iter().any(|f| f.cause.is_fenced()) {
-            return self.end(EndReason::NoLauncher, "the launcher is gone");
+        if membership.launcher().1 != LauncherState::Alive && self.failed.iter().any(|f| f.cause.is_fenced()) {
+            end_job(self.core, EndReason::NoLauncher, "the launcher is gone, so nobody can start a replacement");
+            return Err(self.core.agent.doomed());
         }
         if self.leader {
             self.refuse_lost_state()?;
@@ -27,10 +29,10 @@ impl Attempt<'_> {
         let membership = self.membership();
         let cliques = membership.cliques()?;
         for failure in self.failed.iter().filter(|f| f.cause.is_fenced()) {
-            let Some(bytes) = membership.find_blob(BlobScope::Job, &states_key(failure.rank))? else { continue };
+            let Some(bytes) = membership.find_blob(BlobScope::Permanent, &states_key(failure.rank))? else { continue };
             for state in StateTable::from_bytes(&bytes).of_kind(StateKind::Replicated) {
-                let Some(clique) = cliques.iter().find(|c| Some(c.key.0) == state.clique.map(|k| k.0)) else { continue };
-                if !clique.members().iter().any(|rank| self.survivors.contains(*rank)) {
+                let Some(clique) = cliques.iter().find(|c| Some(c.description.key) == state.clique.map(|k| k.0)) else { continue };
+                if !clique.members.iter().flatten().any(|rank| self.survivors.contains(*rank)) {
                     return Err(Error::NotRecoverable {
                         what: format!(
                             "the last replica of state {:?} ({} bytes) was lost with rank {}: no rank of its communicator survives",
@@ -41,11 +43,5 @@ impl Attempt<'_> {
             }
         }
         Ok(())
-    }
-
-    fn end(&self, reason: EndReason, text: &str) -> Result<(), Error> {
-        self.membership().note_end(text);
-        self.membership().end(reason as u32);
-        Err(self.core.agent.doomed())
     }
 }

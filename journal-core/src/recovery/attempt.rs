@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::report::Clock;
+use super::stage;
 use crate::agent::poll;
 use crate::error::Error;
-use crate::membership::{Decision, Epoch, FailedSet, JobState, Membership, Rank, RankSet, ShmMembership, Stage};
+use crate::membership::{BlobScope, Decision, Epoch, FailedSet, JobStrategy, Membership, Rank, RankSet, ShmMembership, Stage};
 use crate::session::core::Core;
 
 /// What all stages of one attempt know.
@@ -26,6 +27,8 @@ pub(super) struct Attempt<'a> {
     pub leader: bool,
     pub clock: Clock,
     pub stage_timeout: Duration,
+    /// How communicators are rebuilt; becomes *reinit* by a fallback.
+    pub strategy: JobStrategy,
 }
 
 impl<'a> Attempt<'a> {
@@ -53,15 +56,16 @@ impl<'a> Attempt<'a> {
             me,
             newcomer,
             leader,
-            clock: Clock::start(membership, decision.epoch),
+            clock: Clock::start(membership, decision.epoch, &failed),
             stage_timeout: membership.options().stage_timeout,
+            strategy: usable_strategy(core),
             failed,
         })
     }
 
     /// The step that the job goes on with.
     pub fn resume_step(&self) -> u32 {
-        self.decision.step.0 + u32::from(self.decision.state == JobState::FailedGo)
+        self.decision.resume_step().0
     }
 
     /// All stages in order.
@@ -83,11 +87,12 @@ impl<'a> Attempt<'a> {
 
     fn resume(&mut self) -> Result<(), Error> {
         self.contribute()?;
-        self.barrier(Stage::Resume, true, &self.all)?;
+        self.barrier(stage::RESUME, true, &self.all)?;
         if self.leader {
             // Before the step opens, so that its first commit finds the report to add the total to.
-            self.membership().write_report(self.epoch, self.failed_ranks(), self.strategy)?;
+            self.write_report()?;
         }
+        self.membership().acknowledge(self.epoch)?;
         let step = self.membership().reopen(self.epoch)?;
         let agent = &self.core.agent;
         agent.enter_epoch(self.epoch);
@@ -113,7 +118,7 @@ impl<'a> Attempt<'a> {
 
     pub fn moved(&self) -> Option<Error> {
         let now = self.membership().decision();
-        if now.state == JobState::Ended {
+        if now.is_ended() {
             return Some(self.core.agent.doomed());
         }
         (now.epoch != self.epoch).then_some(Error::Redo)
@@ -130,5 +135,22 @@ impl<'a> Attempt<'a> {
             Error::Redo => self.moved().unwrap_or(Error::Redo),
             other => other,
         })
+    }
+}
+
+/// Key of the blob that an attempt leaves which failed for another reason than a death.
+pub(super) const REINIT_ONLY: &str = "reinit-only";
+
+/// The strategy asked for, as far as the loaded NCCL can do it. All ranks load the same one.
+fn usable_strategy(core: &Core) -> JobStrategy {
+    let nccl = &core.agent.nccl;
+    // Published before the epoch that reads it was proposed, so all ranks see it or none.
+    if !matches!(core.membership().find_blob(BlobScope::Permanent, REINIT_ONLY), Ok(None)) {
+        return JobStrategy::Reinit;
+    }
+    match core.membership().options().strategy {
+        JobStrategy::Grow if nccl.can_grow() && nccl.can_revoke() => JobStrategy::Grow,
+        JobStrategy::NewRank if nccl.can_new_rank() && nccl.can_revoke() => JobStrategy::NewRank,
+        _ => JobStrategy::Reinit,
     }
 }

@@ -4,13 +4,14 @@
 
 use super::attempt::Attempt;
 use crate::error::Error;
-use crate::membership::{Cause, Failure, Membership};
+use crate::membership::{Cause, Failure, Membership, ShmMembership};
+use rustix::process::{PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 impl Attempt<'_> {
     pub(super) fn fence(&mut self) -> Result<(), Error> {
         let fenced: Vec<Failure> = self.failed.iter().filter(|f| f.cause.is_fenced()).collect();
         if self.leader {
-            fenced.iter().filter(|f| f.cause != Cause::Died).for_each(|f| self.membership().kill(f.rank, f.incarnation));
+            fenced.iter().filter(|f| f.cause != Cause::Died).for_each(|f| kill(self.membership(), f));
         }
         let deadline = self.deadline();
         for failure in fenced {
@@ -33,5 +34,16 @@ impl Attempt<'_> {
             }
         }
         Ok(())
+    }
+}
+
+/// SIGKILL to a process that lives although it was declared failed. Its identity (pid and start time) was
+/// noted when it joined, and the pidfd pins it, so a reused pid is never hit.
+fn kill(membership: &ShmMembership, failure: &Failure) {
+    let Some(identity) = membership.identity(failure.rank, failure.incarnation) else { return };
+    let Some(pid) = i32::try_from(identity.pid).ok().and_then(rustix::process::Pid::from_raw) else { return };
+    let Ok(pidfd) = pidfd_open(pid, PidfdFlags::empty()) else { return };
+    if identity.exists() {
+        let _ = pidfd_send_signal(&pidfd, Signal::KILL);
     }
 }

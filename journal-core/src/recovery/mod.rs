@@ -13,6 +13,7 @@ mod fence;
 pub mod fingerprint;
 mod quiesce;
 mod rebuild;
+pub(crate) mod stage;
 mod report;
 mod restore;
 mod verify;
@@ -23,7 +24,7 @@ pub(crate) use agree::states_key;
 use attempt::Attempt;
 
 use crate::error::{EndReason, Error};
-use crate::membership::{Cause, Failure, JobState, Membership, Rank};
+use crate::membership::{BlobScope, Cause, Failure, JobStrategy, Membership, Rank};
 use crate::session::core::Core;
 
 /// Attempts in a row that may fail for another reason than a death.
@@ -42,10 +43,11 @@ pub fn run(core: &Arc<Core>) {
             return;
         }
         let decision = membership.decision();
-        if decision.state == JobState::Ended {
+        if decision.is_ended() {
             return fail(core, core.agent.doomed());
         }
-        if decision.epoch == core.agent.epoch() || !decision.state.is_failed() {
+        // Before the first setup_done of all, the launcher starts the whole job again.
+        if decision.epoch == core.agent.epoch() || !decision.is_failed() || !membership.setup_complete() {
             membership.wait(seen, std::time::Instant::now() + std::time::Duration::from_secs(1));
             continue;
         }
@@ -71,15 +73,17 @@ pub fn run(core: &Arc<Core>) {
             _ => None,
         };
         if let Some(reason) = end {
-            membership.note_end(&format!("rank {}: {error}", core.agent.rank));
-            membership.end(reason as u32);
+            end_job(core, reason, &format!("rank {}: {error}", core.agent.rank));
             continue;
         }
         let blamed: Vec<Failure> = missing(&error)
             .into_iter()
             .filter(|rank| *rank != core.agent.rank)
-            .map(|rank| Failure { rank, incarnation: membership.incarnation(rank), cause: Cause::Hung })
+            .map(|rank| Failure { rank, incarnation: membership.seat(rank).incarnation, cause: Cause::Hung })
             .collect();
+        if blamed.is_empty() && membership.options().strategy != JobStrategy::Reinit {
+            let _ = membership.publish(BlobScope::Permanent, attempt::REINIT_ONLY, &[1]);
+        }
         let _ = membership.propose(before, &blamed);
     }
 }
@@ -90,6 +94,18 @@ fn missing(error: &Error) -> Vec<Rank> {
         Error::Membership(crate::membership::MembershipError::Timeout { missing, .. }) => missing.clone(),
         _ => Vec::new(),
     }
+}
+
+/// Key of the blob that says why a job ended.
+pub const END_TEXT: &str = "end";
+
+/// Ends the job for everybody; the first text and reason stay.
+pub(crate) fn end_job(core: &Core, reason: EndReason, text: &str) {
+    let membership = core.membership();
+    if matches!(membership.find_blob(BlobScope::Permanent, END_TEXT), Ok(None)) {
+        let _ = membership.publish(BlobScope::Permanent, END_TEXT, text.as_bytes());
+    }
+    membership.end(reason as u32);
 }
 
 fn fail(core: &Core, error: Error) {

@@ -1,16 +1,18 @@
 //! Quiesce: nobody is inside a request, and nothing runs on a communicator any more.
 
 use super::attempt::Attempt;
+use super::stage;
+use crate::nccl::{Progress, RealCommunicator};
 use crate::backend::RealHandle;
 use crate::error::Error;
 use crate::handle::HandleKind;
-use crate::membership::{JobState, Rank, Stage};
+use crate::membership::{DecisionState, JobStrategy, Rank};
 
 impl Attempt<'_> {
     pub(super) fn quiesce(&mut self) -> Result<(), Error> {
         let agent = &self.core.agent;
         if !self.newcomer {
-            if self.decision.state == JobState::FailedGo {
+            if self.decision.state == DecisionState::FailedGo {
                 self.await_own_commit()?;
             }
             agent.gate.close_and_drain(self.deadline()).map_err(|inside| Error::Timeout {
@@ -20,13 +22,18 @@ impl Attempt<'_> {
             })?;
             agent.handles().unbind_kind(HandleKind::Communicator);
         }
-        self.abort_all()?;
+        let ended = match self.strategy {
+            JobStrategy::Reinit => self.abort_all(),
+            _ if self.newcomer => self.abort_all(),
+            _ => self.revoke_all(),
+        };
+        ended?;
         if !self.newcomer {
             self.drain_streams()?;
             self.core.agent.quiesced()?;
             // Everyone has let go before anyone builds: a late abort would poison nothing, but a late
             // survivor would hold up the rebuild without a name.
-            self.barrier(Stage::Quiesced, true, &self.survivors)?;
+            self.barrier(stage::QUIESCED, true, &self.survivors)?;
         }
         Ok(())
     }
@@ -50,6 +57,25 @@ impl Attempt<'_> {
         let aborted: Vec<_> = reals.into_iter().map(|real| real.abort()).collect();
         nccl.end_group()?;
         aborted.into_iter().collect::<Result<(), _>>().map_err(Error::from)
+    }
+
+    /// Ends everything on all communicators but keeps them as parents; in one group, then polled until idle.
+    fn revoke_all(&self) -> Result<(), Error> {
+        let nccl = &self.core.agent.nccl;
+        let communicators = self.core.agent.objects.communicators();
+        nccl.start_group()?;
+        let revoked: Vec<_> =
+            communicators.iter().filter_map(|(_, c)| c.lock().as_ref().map(RealCommunicator::revoke)).collect();
+        nccl.end_group()?;
+        revoked.into_iter().collect::<Result<(), _>>()?;
+        for (_, communicator) in communicators {
+            self.until("quiesce: revoke", self.deadline(), || match communicator.lock().as_ref().map(RealCommunicator::state) {
+                Some(Progress::InProgress) => Ok(false),
+                // An error that the proxy keeps is answered by shrink, and then by reinit.
+                _ => Ok(true),
+            })?;
+        }
+        Ok(())
     }
 
     /// What the abort released has run out; its results are garbage that the redo overwrites.

@@ -6,22 +6,29 @@ use std::time::Instant;
 use super::attempt::Attempt;
 use crate::error::Error;
 use crate::journal::{JournalReader, Record, SegmentName};
-use crate::membership::{Contribution, Epoch, FailedRank, Membership, Rank, ShmMembership};
+use crate::membership::{
+    Contribution, Epoch, FailedRank, FailedSet, Rank, RecoveryOutcome, RecoveryReport, ShmMembership, Step,
+};
+use crate::membership::monotonic_ns;
 use crate::request;
 
 /// Times this rank's stages.
 pub(super) struct Clock {
     share: Contribution,
     mark: Instant,
+    killed_ns: Option<u64>,
+    proposed_ns: u64,
 }
 
 impl Clock {
     /// Detection ends with the proposal, agreement with this rank having the set.
-    pub(super) fn start(membership: &Arc<ShmMembership>, epoch: Epoch) -> Self {
+    pub(super) fn start(membership: &Arc<ShmMembership>, epoch: Epoch, failed: &FailedSet) -> Self {
         let mut share = Contribution::default();
-        share.times.detect_ns = membership.detect_ns(epoch);
-        share.times.agree_ns = membership.since_proposal_ns(epoch);
-        Self { share, mark: Instant::now() }
+        let proposed_ns = membership.proposed_ns(epoch);
+        let killed_ns = failed.iter().filter_map(|f| membership.kill_time_ns(f.rank)).min();
+        share.times.detect_ns = killed_ns.map_or(0, |killed| proposed_ns.saturating_sub(killed));
+        share.times.agree_ns = monotonic_ns().saturating_sub(proposed_ns);
+        Self { share, mark: Instant::now(), killed_ns, proposed_ns }
     }
 
     fn lap(&mut self) -> u64 {
@@ -71,8 +78,32 @@ impl Attempt<'_> {
         Ok(self.membership().contribute(self.epoch, &share)?)
     }
 
+    /// Puts all shares together. By the leader, before the step opens.
+    pub(super) fn write_report(&self) -> Result<(), Error> {
+        let membership = self.membership();
+        let all = membership.gather_contributions(self.epoch);
+        for failure in self.failed.iter() {
+            membership.take_kill_time_ns(failure.rank);
+        }
+        Ok(membership.write_report(&RecoveryReport {
+            epoch: self.epoch,
+            failed: self.failed_ranks(),
+            failed_total: self.failed.len() as u32,
+            strategy: self.strategy,
+            times: all.times,
+            started_ns: self.clock.killed_ns.unwrap_or(self.clock.proposed_ns),
+            from_kill: self.clock.killed_ns.is_some(),
+            total_ns: None,
+            resumed_step: Step(self.resume_step()),
+            replayed_requests: all.replayed_requests,
+            donor: all.donor,
+            restored_bytes: all.restored_bytes,
+            outcome: RecoveryOutcome::Recovered,
+        })?)
+    }
+
     /// What is known of the failed processes.
-    pub(super) fn failed_ranks(&self) -> Vec<FailedRank> {
+     fn failed_ranks(&self) -> Vec<FailedRank> {
         let membership = self.membership();
         self.failed
             .iter()
@@ -90,7 +121,7 @@ impl Attempt<'_> {
     fn last_request(&self, rank: Rank, incarnation: u32) -> Option<String> {
         let name = SegmentName::journal(&self.core.options.job, rank.0, incarnation).ok()?;
         let snapshot = JournalReader::open(&name).ok()?.snapshot().ok()?;
-        let last: &Record = snapshot.step.iter().chain(&snapshot.setup).max_by_key(|record| record.seq)?;
+        let last: &Record = snapshot.step.iter().chain(&snapshot.setup).max_by_key(|record| record.sequence)?;
         let text = request::decode(last.kind, &last.payload).ok()?.as_request().to_string();
         Some(if last.result.is_none() { format!("in {text}") } else { text })
     }

@@ -5,10 +5,11 @@ use std::time::Instant;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::attempt::Attempt;
+use super::stage;
 use crate::agent::Communicator;
 use crate::backend::{Copy, RealHandle};
 use crate::error::Error;
-use crate::membership::{BlobScope, Membership, Rank, Stage};
+use crate::membership::{BlobScope, Membership, Rank};
 use crate::nccl::clique::CliqueKey;
 use crate::nccl::{Collective, DataType, Progress, RealCommunicator};
 use crate::session::prepared;
@@ -18,7 +19,7 @@ impl Attempt<'_> {
     pub(super) fn restore(&mut self) -> Result<(), Error> {
         let newcomers: Vec<Rank> = self.failed.iter().filter(|f| f.cause.is_fenced()).map(|f| f.rank).collect();
         let ready = |rank: Rank| format!("ready.{rank}");
-        let scope = BlobScope::Recovery(self.epoch);
+        let scope = BlobScope::Epoch(self.epoch);
         let set_up_deadline = Instant::now() + self.core.agent.peer_timeout;
         if self.newcomer {
             let moved = || self.moved();
@@ -33,16 +34,16 @@ impl Attempt<'_> {
         for rank in newcomers {
             self.restore_replicas(rank, &table)?;
         }
-        self.barrier(Stage::Restored, true, &self.all)
+        self.barrier(stage::RESTORED, true, &self.all)
     }
 
     /// Sends, or receives, each replicated buffer of `newcomer` over the communicator of its clique.
     fn restore_replicas(&mut self, newcomer: Rank, table: &StateTable) -> Result<(), Error> {
         for clique in self.membership().cliques()? {
-            let key = CliqueKey(clique.key.0);
+            let key = CliqueKey(clique.description.key);
             let states: Vec<&State> = table.of_kind(StateKind::Replicated).filter(|s| s.clique == Some(key)).collect();
             let Some(to) = clique.rank_of(newcomer) else { continue };
-            let Some(donor) = clique.members().into_iter().filter(|r| self.survivors.contains(*r)).min() else {
+            let Some(donor) = clique.members.iter().flatten().copied().filter(|r| self.survivors.contains(*r)).min() else {
                 if let (true, Some(state)) = (newcomer == self.me, states.first()) {
                     return Err(Error::NotRecoverable { what: format!("nobody holds a replica of state {:?} any more", state.name) });
                 }
@@ -70,7 +71,7 @@ impl Attempt<'_> {
     /// Donor and newcomer must have registered the same buffers, or bytes would land in the wrong one.
     fn compare_layout(&self, key: CliqueKey, newcomer: Rank, donor: Rank, states: &[&State]) -> Result<(), Error> {
         let layout: String = states.iter().map(|s| format!("{}:{};", s.name, s.bytes)).collect();
-        let scope = BlobScope::Recovery(self.epoch);
+        let scope = BlobScope::Epoch(self.epoch);
         let blob = |rank: Rank| format!("layout.{key}.{newcomer}.{rank}");
         self.membership().publish(scope, &blob(self.me), &xxh3_64(layout.as_bytes()).to_le_bytes())?;
         let other = if self.me == donor { newcomer } else { donor };

@@ -1,9 +1,9 @@
 //! Verify: replicas are equal on all ranks, and collectives give the bits they gave before.
 
 use super::attempt::Attempt;
-use super::{fingerprint, restore};
+use super::{fingerprint, restore, stage};
 use crate::error::Error;
-use crate::membership::{BlobScope, Membership, Stage};
+use crate::membership::{BlobScope, Membership};
 use crate::nccl::clique::CliqueKey;
 use crate::session::state::StateKind;
 
@@ -12,12 +12,12 @@ impl Attempt<'_> {
         for clique in self.membership().cliques()? {
             if clique.rank_of(self.me).is_some() {
                 let reference =
-                    clique.members().into_iter().filter(|r| self.survivors.contains(*r)).min().unwrap_or(self.me);
-                self.compare_replicas(CliqueKey(clique.key.0), reference)?;
-                self.compare_fingerprint(CliqueKey(clique.key.0), reference)?;
+                    clique.members.iter().flatten().copied().filter(|r| self.survivors.contains(*r)).min().unwrap_or(self.me);
+                self.compare_replicas(CliqueKey(clique.description.key), reference)?;
+                self.compare_fingerprint(CliqueKey(clique.description.key), reference)?;
             }
         }
-        self.barrier(Stage::Verified, true, &self.all)
+        self.barrier(stage::VERIFIED, true, &self.all)
     }
 
     fn compare_replicas(&self, key: CliqueKey, reference: crate::membership::Rank) -> Result<(), Error> {
@@ -29,7 +29,7 @@ impl Attempt<'_> {
         if sums.is_empty() {
             return Ok(());
         }
-        let scope = BlobScope::Recovery(self.epoch);
+        let scope = BlobScope::Epoch(self.epoch);
         let blob = format!("sums.{key}");
         let bytes: Vec<u8> = sums.iter().flat_map(|(_, sum)| sum.to_le_bytes()).collect();
         if reference == self.me {
@@ -53,7 +53,7 @@ impl Attempt<'_> {
 
     fn compare_fingerprint(&self, key: CliqueKey, reference: crate::membership::Rank) -> Result<(), Error> {
         let agent = &self.core.agent;
-        let scope = BlobScope::Recovery(self.epoch);
+        let scope = BlobScope::Epoch(self.epoch);
         let blob = format!("probes.{key}");
         let before = agent.fingerprint.recorded(key);
         let bytes = if reference == self.me {

@@ -20,7 +20,7 @@ impl Session {
         let agent = &self.core.agent;
         agent.phase.get().admit(Class::Setup, "ncclGetUniqueId", true)?;
         let ordinal = agent.next_unique_id();
-        let id = VirtualUniqueId::new(&self.core.membership().job_uuid(), agent.rank.0, ordinal);
+        let id = VirtualUniqueId::new(&self.core.membership().options().uuid, agent.rank.0, ordinal);
         agent.note(&request::get_unique_id(&id.0))?;
         Ok(id)
     }
@@ -34,7 +34,7 @@ impl Session {
                 what: format!("rank {rank} of {nranks}: ranks go from 0 to nranks - 1, and the job has {} ranks", self.nranks()),
             });
         }
-        if !id.is_of(&self.core.membership().job_uuid()) {
+        if !id.is_of(&self.core.membership().options().uuid) {
             return Err(Error::InvalidArgument {
                 what: "the unique id was not made by this job: use the one of nccl_unique_id, on one rank, and hand it to the others".into(),
             });
@@ -50,7 +50,7 @@ impl Session {
             let id = self.rendezvous(new.clique, rank == 0)?;
             let real = RealCommunicator::init_rank(&agent.nccl, new.nranks, &id, new.rank, config)?;
             let real = self.await_ready(real)?;
-            self.register(&new, CliqueKind::Root, None, real)
+            self.register(&new, CliqueKind::Root, real)
         })?;
         Ok(handle)
     }
@@ -78,7 +78,7 @@ impl Session {
             let Some(real) = started else { return agent.settle(&parent) };
             let real = self.await_ready(real)?;
             let new = Arc::new(Communicator::new(handle, clique, real.user_rank()?, real.count()?, config.clone()));
-            self.register(&new, CliqueKind::Split, Some((parent.clique, ordinal, color)), real)
+            self.register(&new, CliqueKind::Split { parent: parent.clique.0, ordinal, color }, real)
         })?;
         Ok((color >= 0).then_some(handle))
     }
@@ -86,7 +86,7 @@ impl Session {
     /// The real unique id of a clique: made by its rank 0, handed over in the members segment.
     fn rendezvous(&self, clique: CliqueKey, maker: bool) -> Result<[u8; UNIQUE_ID_BYTES], Error> {
         let membership = self.core.membership();
-        let scope = BlobScope::Recovery(self.core.agent.epoch());
+        let scope = BlobScope::Epoch(self.core.agent.epoch());
         let key = format!("uid.{clique}");
         if maker {
             let id = self.core.agent.nccl.unique_id()?;
@@ -119,18 +119,13 @@ impl Session {
         &self,
         new: &Arc<Communicator>,
         kind: CliqueKind,
-        split: Option<(CliqueKey, u32, i32)>,
         real: RealCommunicator,
     ) -> Result<(), Error> {
         let agent = &self.core.agent;
-        let (parent, ordinal, color) = split.unwrap_or((CliqueKey([0; 16]), 0, 0));
         self.core.membership().register_clique(
             &CliqueDescription {
-                key: crate::membership::clique::CliqueKey(new.clique.0),
+                key: new.clique.0,
                 kind,
-                parent: crate::membership::clique::CliqueKey(parent.0),
-                ordinal,
-                color,
                 nranks: new.nranks as u32,
                 config: new.config.to_bytes(),
             },
@@ -144,8 +139,8 @@ impl Session {
     /// A replacement's place in a clique that its predecessor was in.
     fn place_in(&self, clique: CliqueKey) -> Result<(u32, u32), Error> {
         let cliques: Vec<Clique> = self.core.membership().cliques()?;
-        let found = cliques.iter().find(|c| c.key.0 == clique.0);
-        found.and_then(|c| Some((c.rank_of(self.core.agent.rank)?, c.nranks))).ok_or_else(|| Error::Mismatch {
+        let found = cliques.iter().find(|c| c.description.key == clique.0);
+        found.and_then(|c| Some((c.rank_of(self.core.agent.rank)?, c.description.nranks))).ok_or_else(|| Error::Mismatch {
             what: format!(
                 "rank {} asks for communicator {clique}, which its predecessor did not have; the set-up must be the same in every incarnation",
                 self.core.agent.rank

@@ -49,15 +49,13 @@ impl Session {
     pub fn open(options: SessionOptions) -> Result<Self, Error> {
         let faults = fault::FaultPlan::from_env(options.rank.0, options.incarnation.0)
             .map_err(|what| Error::InvalidArgument { what })?;
-        let membership = Arc::new(ShmMembership::open(&options.job)?);
+        let membership = Arc::new(ShmMembership::join(&options.job, options.rank, options.incarnation, options.token)?);
         if membership.nranks() != options.nranks {
             return Err(Error::InvalidArgument {
                 what: format!("job {:?} has {} ranks, REJOIN_NRANKS says {}", options.job, membership.nranks(), options.nranks),
             });
         }
-        membership.join(options.rank, options.incarnation, options.token)?;
-        let replacement = membership.is_set_up();
-        let holding = threads::hold_seat(&membership, options.rank, options.incarnation)?;
+        let replacement = membership.setup_complete();
         let device: Arc<dyn Device> = match options.backend {
             BackendKind::Host => Arc::new(HostDevice::create(HostOptions {
                 session_index: 0,
@@ -70,12 +68,9 @@ impl Session {
         };
         let nccl = Arc::new(NcclLibrary::load(&locate(options.nccl.as_deref(), options.backend))?);
         let journal = Journal::create(&JournalOptions {
-            job: options.job.clone(),
-            job_uuid: membership.job_uuid(),
-            rank: options.rank.0,
-            incarnation: options.incarnation.0,
+            job_uuid: membership.options().uuid,
             capacity_bytes: options.journal_bytes,
-            ..JournalOptions::default()
+            ..JournalOptions::new(options.job.clone(), options.rank.0, options.incarnation.0)
         })?;
         let epoch = if replacement { crate::membership::Epoch(0) } else { membership.decision().epoch };
         let agent = Agent::new(AgentParts {
@@ -91,7 +86,7 @@ impl Session {
             faults,
         });
         let core = Arc::new(Core::new(agent, options));
-        let threads = Arc::new(threads::Threads::start(&core, holding)?);
+        let threads = Arc::new(threads::Threads::start(&core)?);
         Ok(Self { core, threads })
     }
 
@@ -132,12 +127,12 @@ impl Session {
         let membership = self.core.membership();
         let found = match bytes {
             Some(bytes) => {
-                membership.publish(BlobScope::Job, &key, bytes)?;
+                membership.publish(BlobScope::Permanent, &key, bytes)?;
                 bytes.to_vec()
             }
             None => {
                 let deadline = std::time::Instant::now() + self.core.options.peer_timeout;
-                membership.await_blob(BlobScope::Job, &key, deadline)?
+                membership.await_blob(BlobScope::Permanent, &key, deadline)?
             }
         };
         self.core.agent.note(&request::exchange(&key, &found))?;

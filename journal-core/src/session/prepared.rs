@@ -6,7 +6,7 @@
 use crate::agent::Agent;
 use crate::backend::Copy;
 use crate::error::Error;
-use crate::journal::Journal;
+use crate::journal::{Journal, prepared::bytes_for};
 use crate::session::state::{State, StateKind, StateTable};
 
 fn per_rank(table: &StateTable) -> Vec<&State> {
@@ -14,8 +14,8 @@ fn per_rank(table: &StateTable) -> Vec<&State> {
 }
 
 /// Bytes that a PREPARED copy of `table` with a blob of `blob_bytes` needs.
-pub fn size(table: &StateTable, blob_bytes: u64) -> u64 {
-    blob_bytes + per_rank(table).iter().map(|s| s.bytes + 16).sum::<u64>()
+pub fn size(table: &StateTable, blob_bytes: usize) -> u64 {
+    bytes_for(blob_bytes, per_rank(table).iter().map(|s| usize::try_from(s.bytes).unwrap_or(usize::MAX)))
 }
 
 /// Copies the per-rank buffers and the blob, as what `next_step` begins with.

@@ -7,12 +7,12 @@ use super::{Session, prepared, state::StateKind};
 use crate::agent::Phase;
 use crate::error::{EndReason, Error};
 use crate::journal::{JournalReader, SegmentName};
-use crate::membership::{BlobScope, JobState, Membership, RankSet, Stage, Step, Verdict};
-use crate::recovery::{fingerprint, states_key};
+use crate::membership::{BlobScope, Membership, RankSet, Step, Verdict};
+use crate::recovery::{end_job, fingerprint, stage, states_key};
 use crate::request;
 
 /// Largest blob of a step, bytes.
-pub const LARGEST_BLOB: u64 = 64 << 10;
+pub const LARGEST_BLOB: usize = 64 << 10;
 
 /// What `setup_done` gives.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -61,10 +61,11 @@ impl Session {
         agent.journal.prepared_reserve(prepared::size(&table, LARGEST_BLOB))?;
         agent.note(&request::setup_done())?;
         let membership = core.membership();
-        membership.publish(BlobScope::Job, &states_key(agent.rank), &table.to_bytes())?;
+        membership.publish(BlobScope::Permanent, &states_key(agent.rank), &table.to_bytes())?;
         let deadline = Instant::now() + core.options.peer_timeout;
         if agent.is_replacement() {
             let old = self.take_over_prepared()?;
+            membership.mark_ready()?;
             core.update(|p| p.set_up = true);
             let step = self.await_recovery(deadline)?;
             agent.phase.set(Phase::Between(step));
@@ -74,8 +75,9 @@ impl Session {
         }
         prepared::write(agent, &table, 0, &[])?;
         core.update(|p| p.set_up = true);
-        membership.barrier(agent.epoch(), Stage::SetUp, true, &RankSet::all(membership.nranks()), deadline)?;
-        membership.mark_set_up()?;
+        membership.barrier(agent.epoch(), stage::SET_UP, true, &RankSet::all(membership.nranks()), deadline)?;
+        membership.mark_setup_complete()?;
+        membership.mark_ready()?;
         agent.phase.set(Phase::Between(0));
         Ok(SetUp { step: 0, blob: Vec::new(), resumed: false })
     }
@@ -89,11 +91,12 @@ impl Session {
         for incarnation in (0..agent.incarnation.0).rev() {
             let name = SegmentName::journal(job, agent.rank.0, incarnation)?;
             let Ok(reader) = JournalReader::open(&name) else { continue };
-            for record in reader.prepared_all().into_iter().filter(|_| !taken) {
+            let records = reader.prepared()?;
+            for record in records.iter().filter(|_| !taken) {
                 let parts: Vec<(u32, &[u8])> = record.parts.iter().map(|(id, bytes)| (*id, bytes.as_slice())).collect();
-                agent.journal.prepared_write(record.next_step, &record.blob, &parts)?;
+                agent.journal.prepared_write(record.step, &record.blob, &parts)?;
             }
-            taken |= !reader.prepared_all().is_empty();
+            taken |= !records.is_empty();
             names.push(name);
         }
         Ok(names)
@@ -125,7 +128,7 @@ impl Session {
         let Phase::InStep(step) = agent.phase.get() else {
             return Err(wrong("step_end", agent.phase.get(), "call step_begin first"));
         };
-        if next_blob.len() as u64 > LARGEST_BLOB {
+        if next_blob.len() > LARGEST_BLOB {
             return Err(Error::InvalidArgument { what: format!("a blob of {} bytes, at most {LARGEST_BLOB}", next_blob.len()) });
         }
         if let [(address, bytes), ..] = agent.open_step_allocations()[..] {
@@ -171,8 +174,7 @@ impl Session {
     /// unless it has moved on meanwhile.
     fn end_on_timeout(&self, error: Error) -> Error {
         if error.status() == crate::Status::Timeout {
-            self.core.membership().note_end(&format!("rank {}: {error}", self.core.agent.rank));
-            self.core.membership().end(EndReason::PeerTimeout as u32);
+            end_job(&self.core, EndReason::PeerTimeout, &format!("rank {}: {error}", self.core.agent.rank));
         }
         error
     }
@@ -236,7 +238,7 @@ impl Session {
             }
             let (epoch, step) = progress.recovered?;
             let now = core.membership().decision();
-            (now.epoch == epoch && !now.state.is_failed() && now.state != JobState::Ended).then_some(Ok(step))
+            (now.epoch == epoch && !now.is_failed() && !now.is_ended()).then_some(Ok(step))
         })?;
         found.map_err(|error| self.ended(&error))
     }
@@ -262,7 +264,7 @@ impl Session {
         let all = RankSet::all(membership.nranks());
         loop {
             let deadline = Instant::now() + core.options.peer_timeout;
-            match membership.barrier(agent.epoch(), Stage::Finalize, true, &all, deadline).map_err(Error::from) {
+            match membership.barrier(agent.epoch(), stage::FINALIZE, true, &all, deadline).map_err(Error::from) {
                 Ok(()) => break,
                 Err(Error::Redo) => {
                     let step = self.await_recovery(deadline)?;
@@ -276,9 +278,10 @@ impl Session {
         }
         membership.end(EndReason::Finished as u32);
         agent.phase.set(Phase::Ended);
-        self.threads.stop(core);
+        self.threads.stop();
         membership.leave()?;
-        agent.journal.unlink();
+        agent.journal.finish();
+        agent.journal.unlink()?;
         Ok(())
     }
 }

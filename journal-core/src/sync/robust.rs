@@ -24,6 +24,31 @@ pub enum Lock {
     Unusable(i32),
 }
 
+/// Who holds a mutex, read from its first word without locking it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Holder {
+    /// It is free.
+    Nobody,
+    /// A live thread.
+    Alive,
+    /// A thread that died with it, and nobody has taken it since.
+    Died,
+}
+
+impl Holder {
+    /// `word` is what the kernel's list of robust futexes works on (FUTEX_TID_MASK, FUTEX_OWNER_DIED); glibc keeps it
+    /// first in a mutex. Reading it changes nothing, so a read-only mapping will do.
+    pub fn from_word(word: u32) -> Self {
+        if word & libc::FUTEX_OWNER_DIED != 0 {
+            Self::Died
+        } else if word & libc::FUTEX_TID_MASK != 0 {
+            Self::Alive
+        } else {
+            Self::Nobody
+        }
+    }
+}
+
 unsafe extern "C" {
     fn pthread_mutex_clocklock(
         mutex: *mut libc::pthread_mutex_t,
@@ -104,5 +129,30 @@ fn outcome(rc: i32) -> Lock {
         libc::EOWNERDEAD => Lock::OwnerDied,
         libc::EBUSY | libc::ETIMEDOUT => Lock::Busy,
         other => Lock::Unusable(other),
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::sync::{HeapWords, Ordering, Words};
+
+    #[test]
+    fn the_holder_is_read_without_locking() {
+        let words = HeapWords::zeroed(ROBUST_MUTEX_BYTES);
+        let holder = || Holder::from_word(words.word(0).load(Ordering::Acquire) as u32);
+        // SAFETY: ROBUST_MUTEX_BYTES of zeroed, 8-aligned memory that outlives the mutex.
+        let mutex = unsafe { RobustMutex::at(words.word(0).as_ptr().cast()) };
+        mutex.init().expect("a mutex");
+        assert_eq!(holder(), Holder::Nobody);
+        assert_eq!(mutex.try_lock(), Lock::Acquired);
+        assert_eq!(holder(), Holder::Alive);
+        mutex.unlock();
+        assert_eq!(holder(), Holder::Nobody);
+        std::thread::spawn(move || assert_eq!(mutex.try_lock(), Lock::Acquired)).join().expect("a thread that dies holding it");
+        assert_eq!(holder(), Holder::Died);
+        assert_eq!(mutex.try_lock(), Lock::OwnerDied);
+        mutex.make_consistent();
+        mutex.unlock();
     }
 }

@@ -7,6 +7,8 @@ use super::AtomicU64;
 pub trait Words {
     /// The word at byte `offset`.
     fn word(&self, offset: u64) -> &AtomicU64;
+    /// `count` consecutive words from byte `offset`, with one check for all of them.
+    fn words(&self, offset: u64, count: usize) -> &[AtomicU64];
 }
 
 /// Words on the heap, for loom models and unit tests.
@@ -23,5 +25,11 @@ impl Words for HeapWords {
     fn word(&self, offset: u64) -> &AtomicU64 {
         assert_eq!(offset % 8, 0, "unaligned word offset {offset:#x}");
         &self.0[usize::try_from(offset / 8).expect("64-bit target")]
+    }
+
+    fn words(&self, offset: u64, count: usize) -> &[AtomicU64] {
+        assert_eq!(offset % 8, 0, "unaligned word offset {offset:#x}");
+        let first = usize::try_from(offset / 8).expect("64-bit target");
+        &self.0[first..first + count]
     }
 }

@@ -1,0 +1,133 @@
+//! Runs `rejoin demo` many times with a rank killed at a random step and a random moment inside it, and prints how
+//! many runs ended with identical weights, the time from the kill to the next commit, and where the time went.
+
+use anyhow::{Context, ensure};
+use clap::Parser;
+use serde::Deserialize;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Kill a random rank at a random moment, many times
+#[derive(Debug, Parser)]
+#[command(after_help = "Example:\n  scripts/random-kills --runs 100 --ranks 4")]
+struct Options {
+    /// Number of demo runs
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
+    runs: u32,
+    /// Number of ranks of each
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=64))]
+    ranks: u32,
+    /// Steps of each
+    #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..))]
+    steps: u32,
+    /// Longest delay of a kill after its all-reduce was issued, in microseconds
+    #[arg(long, default_value_t = 3000)]
+    longest_delay_us: u64,
+    /// Seed of the kills [default: from the clock; it is printed]
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Further arguments of `rejoin demo`
+    #[arg(last = true)]
+    demo: Vec<String>,
+}
+
+/// What `rejoin demo --json` prints.
+#[derive(Debug, Deserialize)]
+struct Report {
+    identical: bool,
+    recoveries: Vec<Recovery>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Recovery {
+    detect_ms: f64,
+    agree_ms: f64,
+    fence_ms: f64,
+    quiesce_ms: f64,
+    rebuild_ms: f64,
+    replay_ms: f64,
+    restore_ms: f64,
+    verify_ms: f64,
+    total_ms: f64,
+}
+
+fn main() -> anyhow::Result<()> {
+    let options = Options::parse();
+    let rejoin = rejoin()?;
+    let clock = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_micros() as u64);
+    let mut random = Random(options.seed.unwrap_or(clock).max(1));
+    println!("seed {}", random.0);
+    let (mut identical, mut recoveries) = (0, Vec::new());
+    for run in 1..=options.runs {
+        let rank = random.below(options.ranks.into());
+        let step = random.below(options.steps.into());
+        let kill = format!("{rank}@{step}+{}", random.below(options.longest_delay_us + 1));
+        match demo(&rejoin, &options, &kill) {
+            Ok(report) => {
+                identical += u32::from(report.identical);
+                let times: Vec<String> = report.recoveries.iter().map(|r| format!("{:.1} ms", r.total_ms)).collect();
+                let weights = if report.identical { "identical" } else { "DIFFERENT" };
+                println!("run {run}: --kill {kill}: {weights}, recovered in {}", times.join(", "));
+                recoveries.extend(report.recoveries);
+            }
+            Err(error) => println!("run {run}: --kill {kill}: FAILED: {error:#}"),
+        }
+    }
+    println!("\n{identical} of {} runs identical, {} recoveries", options.runs, recoveries.len());
+    print_times(&recoveries);
+    ensure!(identical == options.runs, "{} runs were not identical", options.runs - identical);
+    ensure!(!recoveries.is_empty(), "no rank was ever lost");
+    Ok(())
+}
+
+fn print_times(recoveries: &[Recovery]) {
+    type Time = fn(&Recovery) -> f64;
+    let columns: [(&str, Time); 9] = [
+        ("detect", |r| r.detect_ms),
+        ("agree", |r| r.agree_ms),
+        ("fence", |r| r.fence_ms),
+        ("quiesce", |r| r.quiesce_ms),
+        ("rebuild", |r| r.rebuild_ms),
+        ("replay", |r| r.replay_ms),
+        ("restore", |r| r.restore_ms),
+        ("verify", |r| r.verify_ms),
+        ("kill to commit", |r| r.total_ms),
+    ];
+    println!("{:<16} {:>10} {:>10}", "stage", "median ms", "worst ms");
+    for (name, time) in columns {
+        let mut times: Vec<f64> = recoveries.iter().map(time).collect();
+        times.sort_by(f64::total_cmp);
+        let (Some(median), Some(worst)) = (times.get(times.len() / 2), times.last()) else { return };
+        println!("{name:<16} {median:>10.2} {worst:>10.2}");
+    }
+}
+
+/// The binary built together with this one.
+fn rejoin() -> anyhow::Result<PathBuf> {
+    let exe = std::env::current_exe().context("cannot find the path of this program")?;
+    let path = exe.with_file_name("rejoin");
+    ensure!(path.is_file(), "{} is missing: build it with cargo build", path.display());
+    Ok(path)
+}
+
+fn demo(rejoin: &Path, options: &Options, kill: &str) -> anyhow::Result<Report> {
+    let mut command = Command::new(rejoin);
+    command.args(["demo", "--json", "--kill", kill]);
+    command.args(["--ranks", &options.ranks.to_string(), "--steps", &options.steps.to_string()]).args(&options.demo);
+    let output = command.output().context("cannot start rejoin")?;
+    serde_json::from_slice(&output.stdout)
+        .with_context(|| format!("{}: {}", output.status, String::from_utf8_lossy(&output.stderr).trim()))
+}
+
+/// xorshift64* (Vigna 2016, <https://arxiv.org/abs/1402.6246>); the seed is not 0.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 11) % limit.max(1)
+    }
+}

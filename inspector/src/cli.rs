@@ -1,0 +1,328 @@
+//! Arguments of `rejoin`. Options that name a feature of a later version are not accepted here.
+
+use crate::fault::FaultPoint;
+use crate::output::Format;
+use journal_core::membership::{JobPolicy, JobStrategy};
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Keeps a multi-process training job running when one of its ranks dies.
+#[derive(Debug, Parser)]
+#[command(name = "rejoin", version, arg_required_else_help = true)]
+#[command(after_help = "Example:\n  rejoin demo --kill 2@100")]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The subcommands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Start a job of N ranks and replace a rank that dies
+    #[command(after_help = RUN_HELP)]
+    Run(RunOptions),
+    /// Train a small network twice, undisturbed and with a rank killed, and compare the weights
+    #[command(after_help = "Exit code 0 only if the final weights are bit-identical.\n\n\
+        Example:\n  rejoin demo --ranks 4 --kill 2@100")]
+    Demo(DemoOptions),
+    /// List the jobs of this machine
+    #[command(after_help = "Example:\n  rejoin ls --format json")]
+    Ls(LsOptions),
+    /// Print the recoveries of a job, with milliseconds a stage
+    #[command(after_help = "Example:\n  rejoin recovery my-job")]
+    Recovery(RecoveryOptions),
+    /// Remove segments that no process uses any more
+    #[command(after_help = "Example:\n  rejoin gc --dry-run")]
+    Gc(GcOptions),
+    /// A rank of the demo
+    #[command(hide = true)]
+    DemoRank(DemoRankOptions),
+}
+
+const RUN_HELP: &str = "\
+Exit codes: 0 every rank finalized; 2 could not start; 10 more deaths than --max-recoveries;
+11 the same rank died twice in the same step; 12 the job could not be recovered;
+13 a deadline passed; 14 a rank exited before it opened a session; 130, 143 interrupted.
+
+Example:
+  rejoin run -n 4 --backend host -- target/debug/digits --steps 200";
+
+/// Which library does the work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Backend {
+    /// GPUs by the CUDA driver and NVIDIA's NCCL; told apart so that its absence is an error with a name
+    #[value(hide = true)]
+    Cuda,
+    /// CPU memory, no GPU needed
+    Host,
+}
+
+impl Backend {
+    /// As in `REJOIN_BACKEND`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Cuda => "cuda",
+            Self::Host => "host",
+        }
+    }
+}
+
+/// How communicators are rebuilt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub enum Strategy {
+    /// The one that fits the library
+    #[default]
+    Auto,
+    /// A fresh communicator with the original ranks
+    Reinit,
+}
+
+impl From<Strategy> for JobStrategy {
+    fn from(strategy: Strategy) -> Self {
+        match strategy {
+            Strategy::Auto => Self::Auto,
+            Strategy::Reinit => Self::Reinit,
+        }
+    }
+}
+
+/// What happens to the step in which a rank died.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub enum Policy {
+    /// The application runs it again
+    #[default]
+    Redo,
+}
+
+impl From<Policy> for JobPolicy {
+    fn from(policy: Policy) -> Self {
+        match policy {
+            Policy::Redo => Self::Redo,
+        }
+    }
+}
+
+/// What `run` and `demo` have in common.
+#[derive(Debug, Clone, Args)]
+pub struct RecoveryPolicy {
+    /// How communicators are rebuilt
+    #[arg(long, value_enum, default_value_t)]
+    pub strategy: Strategy,
+    /// What happens to the step in which a rank died
+    #[arg(long, value_enum, default_value_t)]
+    pub policy: Policy,
+    /// Deaths after which the job is given up
+    #[arg(long, value_name = "M", default_value_t = 8)]
+    pub max_recoveries: u32,
+    /// Limit of each stage of a recovery, in seconds
+    #[arg(long, value_name = "S", default_value = "30", value_parser = seconds)]
+    pub stage_timeout: Duration,
+}
+
+/// `rejoin run`.
+#[derive(Debug, Args)]
+pub struct RunOptions {
+    /// Number of ranks
+    #[arg(short = 'n', long = "ranks", value_name = "N", value_parser = ranks)]
+    pub nranks: u32,
+    /// Name of the job: letters, digits, - and _, at most 64 [default: one that is free]
+    #[arg(long, value_name = "NAME", value_parser = job_name)]
+    pub job: Option<String>,
+    /// Which library does the work; never chosen silently [default: REJOIN_BACKEND]
+    #[arg(long, value_enum)]
+    pub backend: Option<Backend>,
+    #[command(flatten)]
+    pub recovery: RecoveryPolicy,
+    /// Let ranks dump core when they crash (delays recovery by the time of the dump)
+    #[arg(long)]
+    pub core: bool,
+    /// Prefix each line that a rank prints with its number
+    #[arg(long)]
+    pub tag: bool,
+    /// Print nothing but errors
+    #[arg(long, short)]
+    pub quiet: bool,
+    /// The program of every rank, and its arguments
+    #[arg(last = true, required = true, value_name = "PROGRAM")]
+    pub program: Vec<OsString>,
+}
+
+/// `rejoin demo`.
+#[derive(Debug, Args)]
+pub struct DemoOptions {
+    /// Number of ranks
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = demo_ranks)]
+    pub ranks: u32,
+    /// Training steps
+    #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub steps: u32,
+    /// Kill RANK inside the all-reduce of STEP, or so many microseconds later; repeatable [default: 2@100]
+    #[arg(long, value_name = "RANK@STEP[+US]")]
+    pub kill: Vec<FaultPoint>,
+    #[command(flatten)]
+    pub recovery: RecoveryPolicy,
+    /// Which library does the work [default: host]
+    #[arg(long, value_enum)]
+    pub backend: Option<Backend>,
+    /// Print one JSON object and nothing else
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `rejoin ls`.
+#[derive(Debug, Args)]
+pub struct LsOptions {
+    /// Text for people or JSON Lines
+    #[arg(long, value_enum, default_value_t)]
+    pub format: Format,
+    /// Folder of the segments
+    #[arg(long, value_name = "DIR", env = "REJOIN_DIR", default_value = "/dev/shm")]
+    pub dir: PathBuf,
+}
+
+/// `rejoin recovery`.
+#[derive(Debug, Args)]
+pub struct RecoveryOptions {
+    /// Name of the job
+    #[arg(value_parser = job_name)]
+    pub job: String,
+    /// Text for people or JSON Lines
+    #[arg(long, value_enum, default_value_t)]
+    pub format: Format,
+    /// Folder of the segments
+    #[arg(long, value_name = "DIR", env = "REJOIN_DIR", default_value = "/dev/shm")]
+    pub dir: PathBuf,
+}
+
+/// `rejoin gc`.
+#[derive(Debug, Args)]
+pub struct GcOptions {
+    /// Say what would be removed, remove nothing
+    #[arg(long, short = 'n')]
+    pub dry_run: bool,
+    /// Text for people or JSON Lines
+    #[arg(long, value_enum, default_value_t)]
+    pub format: Format,
+    /// Folder of the segments
+    #[arg(long, value_name = "DIR", env = "REJOIN_DIR", default_value = "/dev/shm")]
+    pub dir: PathBuf,
+}
+
+/// `rejoin demo-rank`, started by the demo.
+#[derive(Debug, Args)]
+pub struct DemoRankOptions {
+    /// Training steps
+    #[arg(long)]
+    pub steps: u32,
+    /// Shared object with the kernels
+    #[arg(long)]
+    pub kernels: PathBuf,
+    /// File that gets this rank's result
+    #[arg(long)]
+    pub result: PathBuf,
+}
+
+fn ranks(text: &str) -> Result<u32, String> {
+    within(text, 1024)
+}
+
+fn demo_ranks(text: &str) -> Result<u32, String> {
+    within(text, 64)
+}
+
+fn within(text: &str, most: u32) -> Result<u32, String> {
+    match text.parse::<u32>() {
+        Ok(0) => Err("a job needs at least one rank".to_owned()),
+        Ok(n) if n <= most => Ok(n),
+        _ => Err(format!("expected a number from 1 to {most}")),
+    }
+}
+
+fn job_name(text: &str) -> Result<String, String> {
+    let fits = |b: u8| b.is_ascii_alphanumeric() || b == b'_' || b == b'-';
+    if (1..=64).contains(&text.len()) && text.bytes().all(fits) {
+        return Ok(text.to_owned());
+    }
+    Err("a job name has 1 to 64 letters, digits, - and _".to_owned())
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let value = text.parse::<f64>().map_err(|_| "expected seconds, for example 30 or 0.5".to_owned())?;
+    if value > 0.0 && value <= 86_400.0 {
+        return Ok(Duration::from_secs_f64(value));
+    }
+    Err("expected more than 0 and at most 86400 seconds".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    fn parse(arguments: &[&str]) -> Result<Cli, clap::Error> {
+        Cli::try_parse_from(std::iter::once("rejoin").chain(arguments.iter().copied()))
+    }
+
+    #[test]
+    fn the_argument_definitions_are_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_subcommand_ends_its_help_with_an_example() {
+        for command in Cli::command().get_subcommands().filter(|c| !c.is_hide_set()) {
+            let help = command.clone().render_help().to_string();
+            let tail = help.rsplit("Example:").next().unwrap_or_default();
+            assert!(help.contains("Example:") && tail.contains("rejoin "), "{}: {help}", command.get_name());
+        }
+    }
+
+    #[test]
+    fn run_takes_everything_after_two_dashes_as_the_program() {
+        let cli = parse(&["run", "-n", "4", "--", "prog", "-n", "7", "--job", "x"]).expect("valid");
+        let Command::Run(run) = cli.command else { panic!("not run") };
+        assert_eq!((run.nranks, run.job), (4, None));
+        assert_eq!(run.program, ["prog", "-n", "7", "--job", "x"]);
+    }
+
+    #[test]
+    fn a_job_without_ranks_is_refused() {
+        let error = parse(&["run", "-n", "0", "--", "prog"]).expect_err("no ranks");
+        assert!(error.to_string().contains("at least one rank"), "{error}");
+        assert_eq!(error.exit_code(), 2);
+        assert!(parse(&["run", "-n", "1025", "--", "prog"]).is_err());
+        assert!(parse(&["run", "--", "prog"]).is_err());
+    }
+
+    #[test]
+    fn a_program_is_required() {
+        assert!(parse(&["run", "-n", "2"]).is_err());
+        assert!(parse(&["run", "-n", "2", "--"]).is_err());
+    }
+
+    #[test]
+    fn job_names_are_checked_before_they_become_file_names() {
+        let name = |job: &str| parse(&["run", "-n", "1", "--job", job, "--", "prog"]).is_ok();
+        assert!(name("a_B-9") && name(&"x".repeat(64)));
+        assert!(!name("") && !name("a.b") && !name("a/b") && !name("ü") && !name(&"x".repeat(65)));
+    }
+
+    #[test]
+    fn deadlines_are_positive_seconds() {
+        assert_eq!(seconds("0.5"), Ok(Duration::from_millis(500)));
+        for bad in ["0", "-1", "nan", "inf", "x", "1e9"] {
+            assert!(seconds(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn demo_takes_several_kills() {
+        let cli = parse(&["demo", "--kill", "0@50", "--kill", "3@120+200"]).expect("valid");
+        let Command::Demo(demo) = cli.command else { panic!("not demo") };
+        assert_eq!(demo.kill.len(), 2);
+        assert_eq!((demo.ranks, demo.steps, demo.json), (4, 200, false));
+    }
+}

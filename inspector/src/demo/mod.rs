@@ -1,0 +1,193 @@
+//! `rejoin demo`: trains the same network twice, undisturbed and with ranks killed, and compares the weights.
+
+pub mod rank;
+mod story;
+mod results;
+
+use crate::cli::{Backend, DemoOptions};
+use crate::companion;
+use crate::exit_code::ExitCode;
+use crate::fault::{self, FaultPoint};
+use crate::output;
+use crate::progress::Narrator;
+use crate::report::RecoveryLine;
+use crate::run::environment::{self, Environment};
+use crate::run::launcher::{JobSpec, Outcome, launch};
+use crate::run::lines::OutputMode;
+use crate::run::segment;
+use crate::run::signals::Signals;
+use anyhow::{Context, ensure};
+use results::{JobResult, Results};
+use serde::Serialize;
+use std::time::{Duration, Instant};
+
+/// File name of the trainer's kernels for the host backend.
+const KERNELS: &str = "libdigits_kernels.so";
+
+/// What `--json` prints. The keys are stable.
+#[derive(Debug, Serialize)]
+pub struct DemoReport {
+    /// host or cuda.
+    pub backend: String,
+    /// Number of ranks.
+    pub ranks: u32,
+    /// Training steps.
+    pub steps: u32,
+    /// Share of the 299 test images that are classified as labelled, after the run with kills.
+    pub accuracy: f64,
+    /// SHA-256 of the final weights, undisturbed.
+    pub weights_sha256_clean: String,
+    /// The same with ranks killed.
+    pub weights_sha256_faulty: String,
+    /// They are equal.
+    pub identical: bool,
+    /// What happened in the second run.
+    pub recoveries: Vec<RecoveryLine>,
+}
+
+/// One of the two runs.
+#[derive(Debug)]
+pub struct Run {
+    /// What its ranks agreed on.
+    pub result: JobResult,
+    /// From the start of its processes to the end of the last.
+    pub duration: Duration,
+    /// Its recoveries.
+    pub recoveries: Vec<RecoveryLine>,
+}
+
+/// Runs the demo.
+pub fn command(options: DemoOptions) -> anyhow::Result<ExitCode> {
+    let kills = kills(&options)?;
+    let backend = match options.backend {
+        Some(backend) => environment::backend(Some(backend))?,
+        None => Backend::Host,
+    };
+    let mut signals = Signals::create()?;
+    let mut demo = Demo { options: &options, backend, signals: &mut signals };
+    let clean = match demo.run("undisturbed", &[])? {
+        Ok(run) => run,
+        Err(code) => return Ok(code),
+    };
+    let faulty = match demo.run("with a kill", &kills)? {
+        Ok(run) => run,
+        Err(code) => return Ok(code),
+    };
+    let identical = clean.result.weights_sha256 == faulty.result.weights_sha256;
+    if options.json {
+        output::json(&DemoReport {
+            backend: backend.name().to_owned(),
+            ranks: options.ranks,
+            steps: options.steps,
+            accuracy: faulty.result.accuracy(),
+            weights_sha256_clean: clean.result.weights_sha256.clone(),
+            weights_sha256_faulty: faulty.result.weights_sha256.clone(),
+            identical,
+            recoveries: faulty.recoveries,
+        })?;
+    } else {
+        output::line(&story::tell(backend, options.ranks, options.steps, &kills, &clean, &faulty))?;
+    }
+    Ok(if identical { ExitCode::FINE } else { ExitCode::TROUBLE })
+}
+
+/// The kills asked for, or the default scaled to what was asked for.
+fn kills(options: &DemoOptions) -> anyhow::Result<Vec<FaultPoint>> {
+    let default = FaultPoint { rank: 2.min(options.ranks - 1), step: 100.min(options.steps / 2), delay_us: 0 };
+    let kills = if options.kill.is_empty() { vec![default] } else { options.kill.clone() };
+    for kill in &kills {
+        ensure!(kill.rank < options.ranks, "--kill {kill}: the ranks are 0 to {}", options.ranks - 1);
+        ensure!(kill.step < options.steps, "--kill {kill}: the steps are 0 to {}", options.steps - 1);
+    }
+    Ok(kills)
+}
+
+struct Demo<'a> {
+    options: &'a DemoOptions,
+    backend: Backend,
+    signals: &'a mut Signals,
+}
+
+impl Demo<'_> {
+    /// Runs the job once; the exit code if it did not get to its end.
+    fn run(&mut self, title: &str, kills: &[FaultPoint]) -> anyhow::Result<Result<Run, ExitCode>> {
+        let results = Results::create(self.options.ranks)?;
+        let spec = self.spec(&results, kills)?;
+        let (ranks, steps) = (self.options.ranks, self.options.steps);
+        let mut narrator = Narrator::create(self.options.json, format!("demo, {title}"), ranks, Some(steps));
+        let begin = Instant::now();
+        let outcome = launch(&spec, self.signals, &mut narrator)?;
+        let duration = begin.elapsed();
+        narrator.finish();
+        if outcome.code != ExitCode::FINE {
+            explain(title, &outcome);
+            return Ok(Err(outcome.code));
+        }
+        let result = results.collect().with_context(|| format!("the run {title}"))?;
+        Ok(Ok(Run { result, duration, recoveries: outcome.recoveries }))
+    }
+
+    fn spec(&self, results: &Results, kills: &[FaultPoint]) -> anyhow::Result<JobSpec> {
+        let mut environment: Environment = environment::of_backend(self.backend)?;
+        environment.push(("REJOIN_FAULT".to_owned(), fault::to_environment(kills).into()));
+        let program = std::env::current_exe().context("cannot find the path of this program")?;
+        let arguments = [
+            program.into_os_string(),
+            "demo-rank".into(),
+            "--steps".into(),
+            self.options.steps.to_string().into(),
+            "--kernels".into(),
+            companion::locate(KERNELS)?.into(),
+            "--result".into(),
+            results.path().into(),
+        ];
+        Ok(JobSpec {
+            options: segment::options(&segment::free_name(), self.options.ranks, self.backend.name(), &self.options.recovery)?,
+            program: arguments.into(),
+            environment,
+            output: OutputMode::Keep,
+            core: false,
+        })
+    }
+}
+
+fn explain(title: &str, outcome: &Outcome) {
+    for line in &outcome.lines {
+        eprintln!("{line}");
+    }
+    let reason = outcome.reason.as_deref().unwrap_or("no reason was given");
+    eprintln!("rejoin: the run {title} did not get to its end: {reason}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::{Cli, Command};
+    use clap::Parser;
+
+    fn options(arguments: &[&str]) -> DemoOptions {
+        let all = ["rejoin", "demo"].iter().chain(arguments);
+        match Cli::try_parse_from(all).expect("valid").command {
+            Command::Demo(options) => options,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn texts(arguments: &[&str]) -> Vec<String> {
+        kills(&options(arguments)).expect("valid kills").iter().map(FaultPoint::to_string).collect()
+    }
+
+    #[test]
+    fn the_default_kill_fits_the_job() {
+        assert_eq!(texts(&[]), ["2@100"]);
+        assert_eq!(texts(&["--ranks", "1", "--steps", "10"]), ["0@5"]);
+        assert_eq!(texts(&["--kill", "0@50", "--kill", "3@120+300"]), ["0@50", "3@120+300"]);
+    }
+
+    #[test]
+    fn a_kill_of_a_rank_or_step_that_does_not_exist_is_refused() {
+        let error = |arguments: &[&str]| kills(&options(arguments)).expect_err("refused").to_string();
+        assert!(error(&["--kill", "4@1"]).contains("0 to 3"));
+        assert!(error(&["--kill", "0@200"]).contains("0 to 199"));
+    }
+}

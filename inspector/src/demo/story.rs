@@ -1,0 +1,113 @@
+//! What the demo prints: what happened, for somebody who has never heard of Rejoin.
+
+use super::Run;
+use crate::cli::Backend;
+use crate::fault::FaultPoint;
+use crate::report::{RecoveryLine, name_ranks};
+
+/// The whole text.
+pub fn tell(backend: Backend, ranks: u32, steps: u32, kills: &[FaultPoint], clean: &Run, faulty: &Run) -> String {
+    let device = match backend {
+        Backend::Host => "host backend: CPU memory, no GPU used",
+        Backend::Cuda => "cuda backend",
+    };
+    let processes = if ranks == 1 { "1 process trains".to_owned() } else { format!("{ranks} processes train") };
+    let mut lines = vec![
+        format!("{processes} one network together ({device}), twice:"),
+        String::new(),
+        summary("undisturbed", steps, clean),
+        summary(&killed(kills), steps, faulty),
+        String::new(),
+    ];
+    for recovery in &faulty.recoveries {
+        lines.extend(timeline(recovery, ranks));
+        lines.push(String::new());
+    }
+    if faulty.recoveries.is_empty() {
+        lines.push("No rank was lost.".to_owned());
+    }
+    lines.push(if clean.result.weights_sha256 == faulty.result.weights_sha256 {
+        "The final weights are bit-identical: losing a process changed nothing.".to_owned()
+    } else {
+        "The final weights DIFFER: this must not happen, please report it.".to_owned()
+    });
+    lines.join("\n")
+}
+
+fn killed(kills: &[FaultPoint]) -> String {
+    let places: Vec<String> = kills.iter().map(|kill| format!("rank {} at step {}", kill.rank, kill.step)).collect();
+    format!("killed: {}", places.join(", "))
+}
+
+fn summary(title: &str, steps: u32, run: &Run) -> String {
+    let hash = run.result.weights_sha256.get(..16).unwrap_or(&run.result.weights_sha256);
+    format!(
+        "  {title:<28} {steps} steps in {:.2} s   accuracy {:.1} %   weights {hash}",
+        run.duration.as_secs_f64(),
+        run.result.accuracy() * 100.0
+    )
+}
+
+fn timeline(recovery: &RecoveryLine, ranks: u32) -> Vec<String> {
+    let failed = name_ranks(&recovery.failed);
+    let survivors: Vec<u32> = (0..ranks).filter(|rank| !recovery.failed.contains(rank)).collect();
+    let what = |stage: &str| match stage {
+        "detect" => "the others notice".to_owned(),
+        "agree" => "all agree on who is gone".to_owned(),
+        "fence" => "the dead process is proven gone".to_owned(),
+        "quiesce" => "no call is in flight, the broken communicator is released".to_owned(),
+        "rebuild" => format!("the communicator is rebuilt with a new process as {failed} ({})", recovery.strategy),
+        "replay" => format!("{} requests are executed again", recovery.replayed_requests),
+        "restore" => "its state is copied from a healthy rank".to_owned(),
+        _ => "everything is checked".to_owned(),
+    };
+    let mut lines = vec![format!("  {failed} lost: {}", recovery.cause)];
+    let mut elapsed = 0.0;
+    for (stage, duration) in recovery.stages() {
+        elapsed += duration;
+        if stage == "replay" && recovery.replayed_requests == 0 {
+            continue;
+        }
+        lines.push(format!("  {:>9} ms  {stage:<8} {}", format!("+{elapsed:.1}"), what(stage)));
+    }
+    let kept = match survivors.len() {
+        0 => "no process survived".to_owned(),
+        _ => format!("{} kept their processes and memory", name_ranks(&survivors)),
+    };
+    lines.push(format!(
+        "  {:>9} ms  {:<8} step {} is committed; {kept}",
+        format!("+{:.1}", recovery.total_ms),
+        "resume",
+        recovery.resumed_step
+    ));
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::demo::results::JobResult;
+    use std::time::Duration;
+
+    fn run(weights: &str, recoveries: Vec<RecoveryLine>) -> Run {
+        let result = JobResult { weights_sha256: weights.repeat(32), correct: 285, tested: 299 };
+        Run { result, duration: Duration::from_millis(610), recoveries }
+    }
+
+    #[test]
+    fn the_story_tells_the_loss_the_times_and_the_result() {
+        let kills = ["2@100".parse().expect("valid")];
+        let faulty = run("ab", vec![crate::report::tests::sample()]);
+        let text = tell(Backend::Host, 4, 200, &kills, &run("ab", Vec::new()), &faulty);
+        for part in ["4 processes", "rank 2 at step 100", "95.3 %", "+41.5 ms", "SIGKILL", "ranks 0, 1 and 3 kept", "bit-identical"] {
+            assert!(text.contains(part), "{part} is missing in\n{text}");
+        }
+    }
+
+    #[test]
+    fn different_weights_are_said_loudly() {
+        let kills = ["2@100".parse().expect("valid")];
+        let text = tell(Backend::Host, 4, 200, &kills, &run("ab", Vec::new()), &run("cd", Vec::new()));
+        assert!(text.contains("DIFFER") && !text.contains("bit-identical"), "{text}");
+    }
+}

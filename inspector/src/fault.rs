@@ -1,0 +1,77 @@
+//! `RANK@STEP[+MICROSECONDS]`: where a fault is to happen, and how ranks are told.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// A place in a job at which a rank hurts itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FaultPoint {
+    /// The rank.
+    pub rank: u32,
+    /// The step whose all-reduce it happens in.
+    pub step: u32,
+    /// Microseconds after the all-reduce was issued.
+    pub delay_us: u64,
+}
+
+/// Why a fault point was refused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is not RANK@STEP or RANK@STEP+MICROSECONDS, for example 2@100 or 2@100+300")]
+pub struct FaultPointError(String);
+
+impl FromStr for FaultPoint {
+    type Err = FaultPointError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let parse = || {
+            let (rank, rest) = text.split_once('@')?;
+            let (step, delay) = rest.split_once('+').unwrap_or((rest, "0"));
+            let digits = |part: &str| part.bytes().all(|b| b.is_ascii_digit()).then_some(());
+            digits(rank).and(digits(step)).and(digits(delay))?;
+            Some(Self { rank: rank.parse().ok()?, step: step.parse().ok()?, delay_us: delay.parse().ok()? })
+        };
+        parse().ok_or_else(|| FaultPointError(text.to_owned()))
+    }
+}
+
+impl fmt::Display for FaultPoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}@{}", self.rank, self.step)?;
+        if self.delay_us > 0 {
+            write!(f, "+{}", self.delay_us)?;
+        }
+        Ok(())
+    }
+}
+
+/// The value of `REJOIN_FAULT`: one `kill:R@S+us` a fault, separated by `;`.
+pub fn to_environment(kills: &[FaultPoint]) -> String {
+    kills.iter().map(|kill| format!("kill:{}@{}+{}", kill.rank, kill.step, kill.delay_us)).collect::<Vec<_>>().join(";")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fault_point_is_read_and_printed_alike() {
+        for text in ["2@100", "0@0", "7@60+300"] {
+            assert_eq!(text.parse::<FaultPoint>().expect(text).to_string(), text);
+        }
+        assert_eq!("2@100+300".parse(), Ok(FaultPoint { rank: 2, step: 100, delay_us: 300 }));
+    }
+
+    #[test]
+    fn a_malformed_fault_point_is_refused_with_an_example() {
+        for text in ["", "2", "@", "2@", "@3", "-1@3", "+1@3", "2@x", "2@3+", "2@3+-1", "2@3+1+2", "99999999999@1", " 2@3"] {
+            let error = text.parse::<FaultPoint>().expect_err(text);
+            assert!(error.to_string().contains("2@100+300"), "{error}");
+        }
+    }
+
+    #[test]
+    fn ranks_get_every_kill_in_one_variable() {
+        let kills = ["0@50".parse().expect("valid"), "3@120+7".parse().expect("valid")];
+        assert_eq!(to_environment(&kills), "kill:0@50+0;kill:3@120+7");
+    }
+}

@@ -1,0 +1,64 @@
+//! What ranks are told through their environment.
+
+use crate::cli::Backend;
+use crate::companion;
+use anyhow::{bail, ensure};
+use std::ffi::OsString;
+
+/// Variables of a rank.
+pub type Environment = Vec<(String, OsString)>;
+
+/// File name of NCCL's stand-in for the host backend.
+const HOST_NCCL: &str = "librejoin_host_nccl.so";
+
+/// From the option, else from `REJOIN_BACKEND`, else CUDA: the host backend is used only when asked for by name.
+pub fn backend(option: Option<Backend>) -> anyhow::Result<Backend> {
+    let backend = match (option, std::env::var("REJOIN_BACKEND").as_deref()) {
+        (Some(backend), _) => backend,
+        (None, Ok("host")) => Backend::Host,
+        (None, Ok("cuda") | Err(_)) => Backend::Cuda,
+        (None, Ok(other)) => bail!("REJOIN_BACKEND is `{other}`; this version has the backend host"),
+    };
+    ensure!(backend != Backend::Cuda, "this version has no CUDA backend; say --backend host (CPU memory) to go without a GPU");
+    Ok(backend)
+}
+
+/// What is the same for every rank of a job. How the job recovers stands in its members segment.
+pub fn of_backend(backend: Backend) -> anyhow::Result<Environment> {
+    let mut environment = vec![("REJOIN_BACKEND".to_owned(), backend.name().into())];
+    if backend == Backend::Host && std::env::var_os("REJOIN_NCCL").is_none() {
+        environment.push(("REJOIN_NCCL".to_owned(), companion::locate(HOST_NCCL)?.into()));
+    }
+    Ok(environment)
+}
+
+/// What differs between ranks and incarnations.
+pub fn of_rank(job: &str, rank: u32, nranks: u32, incarnation: u32, token: u64) -> Environment {
+    let rank = rank.to_string();
+    let variables = [
+        ("REJOIN_JOB", job.to_owned()),
+        ("REJOIN_RANK", rank.clone()),
+        ("REJOIN_NRANKS", nranks.to_string()),
+        ("REJOIN_INCARNATION", incarnation.to_string()),
+        ("REJOIN_TOKEN", token.to_string()),
+        ("RANK", rank.clone()),
+        ("LOCAL_RANK", rank),
+        ("WORLD_SIZE", nranks.to_string()),
+    ];
+    variables.map(|(key, value)| (key.to_owned(), value.into())).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rank_learns_its_place_in_both_conventions() {
+        let environment = of_rank("job", 2, 4, 1, 7);
+        let value = |key: &str| environment.iter().find(|(name, _)| name == key).map(|(_, value)| value.to_str().expect("text"));
+        assert_eq!(value("REJOIN_RANK"), Some("2"));
+        assert_eq!(value("RANK"), value("LOCAL_RANK"));
+        assert_eq!(value("WORLD_SIZE"), Some("4"));
+        assert_eq!(value("REJOIN_INCARNATION"), Some("1"));
+    }
+}

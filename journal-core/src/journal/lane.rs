@@ -1,0 +1,316 @@
+//! A lane: the records of one thread, appended without lock, loop or system call.
+//!
+//! One owner writes; everybody may read. The order of the stores in [`Lane::append`] is the protocol:
+//! a record is invisible until PENDING, its sequence number is taken while PENDING stands, and COMMITTED
+//! comes last. A death leaves nothing, or one PENDING record whose call was never issued.
+
+use super::append_error::AppendError;
+use super::checksum::{Crc, START, Work, finish};
+use super::chunk;
+use super::layout::{
+    COMMITTED, ChunkClass, ChunkId, END, PENDING, RECORD_HEADER, RECORD_VERSION, RESERVED_FLAGS, SEALED, record_bytes,
+    shape,
+};
+use super::store::Store;
+use super::{Region, Sequence};
+use crate::sync::{AtomicU64, Ordering, Words};
+
+/// Names a committed record, to store its result.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RecordRef {
+    pub(super) address: u64,
+    pub(super) sequence: Sequence,
+}
+
+impl RecordRef {
+    /// Its place in the journal's order.
+    pub fn sequence(&self) -> Sequence {
+        self.sequence
+    }
+}
+
+/// Where the next record of a chain goes.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Tail {
+    /// Address of the next record; the word there is 0 unless `sealed`.
+    pub at: u64,
+    /// Address behind the last byte of the chunk; 0 without a chunk and when sealed, so that nothing fits.
+    pub end: u64,
+    /// The open chunk + 1.
+    pub chunk: u64,
+    /// Last sequence of the open chunk; 0 = it is empty.
+    pub last_seq: u64,
+    /// The word at `at` is a reaper's seal.
+    pub sealed: bool,
+}
+
+/// Owner's view of its lane. Plain data: it lives in a page that a fork wipes.
+#[derive(Debug)]
+pub struct Lane {
+    pub(super) slot: u16,
+    /// Boundary count up to which step chunks were recycled.
+    pub(super) boundary_seen: u64,
+    pub(super) tails: [Tail; 2],
+    /// Step payloads in the arena since the last sweep of it.
+    pub(super) step_arenas: u32,
+}
+
+/// What to append, with the lane and the store it goes to.
+pub struct Append<'a, W> {
+    /// Lane.
+    pub lane: &'a mut Lane,
+    /// Journal.
+    pub store: &'a Store<W>,
+    /// Chain.
+    pub region: Region,
+    /// Opcode.
+    pub kind: u16,
+    /// Caller's flags, and the journal's.
+    pub flags: u16,
+    /// Payload, concatenated.
+    pub parts: &'a [&'a [u8]],
+}
+
+impl<W: Words> Work for Append<'_, W> {
+    type Out = Result<RecordRef, AppendError>;
+
+    #[inline(always)]
+    fn run<C: Crc>(self, crc: C) -> Self::Out {
+        self.lane.append(crc, self.store, self.region, shape_of(self.kind, self.flags, self.parts), self.parts)
+    }
+}
+
+/// Payload bytes of `parts`.
+#[inline(always)]
+pub fn payload_len(parts: &[&[u8]]) -> u64 {
+    parts.iter().map(|part| part.len() as u64).sum()
+}
+
+#[inline(always)]
+fn shape_of(kind: u16, flags: u16, parts: &[&[u8]]) -> u64 {
+    shape(payload_len(parts) as u32, kind, flags)
+}
+
+/// Refuses flags that the journal sets itself.
+#[inline(always)]
+pub fn check_flags(flags: u16) -> Result<(), AppendError> {
+    if flags & RESERVED_FLAGS == 0 { Ok(()) } else { Err(AppendError::Flags { flags }) }
+}
+
+impl Lane {
+    /// A lane without chunks, for a slot that was never used.
+    pub fn new(slot: u16, boundary_seen: u64) -> Self {
+        Self { slot, boundary_seen, tails: [Tail::default(); 2], step_arenas: 0 }
+    }
+
+    /// Owner word of its chunks.
+    pub(super) fn owner(&self) -> u64 {
+        u64::from(self.slot) + 1
+    }
+
+    /// Appends one record; its payload fits into a chunk. Committed and visible on return.
+    #[inline(always)]
+    fn append<C: Crc, W: Words>(
+        &mut self,
+        crc: C,
+        store: &Store<W>,
+        region: Region,
+        shape: u64,
+        parts: &[&[u8]],
+    ) -> Result<RecordRef, AppendError> {
+        let need = record_bytes(shape & 0xFFFF_FFFF);
+        let tail = &self.tails[region as usize];
+        if store.boundary().load(Ordering::Relaxed) != self.boundary_seen || tail.at + need + 16 > tail.end {
+            self.make_room(store, region, need)?;
+        }
+        let tail = &mut self.tails[region as usize];
+        let at = tail.at;
+        let record = &store.words(at, (need / 8) as usize + 1)[..(need / 8) as usize + 1];
+        let (header, rest) = record.split_at((RECORD_HEADER / 8) as usize);
+        let (payload, terminator) = rest.split_at(rest.len() - 1);
+
+        // Invisible while the commit word is 0.
+        header[1].store(shape, Ordering::Relaxed);
+        header[3].store(0, Ordering::Relaxed);
+        let state = fill(crc, START, payload, parts);
+        let state = crc.word(state, shape);
+        // What stood here in an earlier life of the chunk is never parsed.
+        terminator[0].store(0, Ordering::Relaxed);
+        header[0].store(PENDING, Ordering::Relaxed);
+        // SYNC: Release half orders PENDING before the number is taken; pairs with the Acquire load of the limit in
+        // scan.rs: whoever sees a higher limit sees this lane PENDING or COMMITTED.
+        let sequence = store.sequence().fetch_add(1, Ordering::AcqRel);
+        let commit = COMMITTED | sequence;
+        let check = u64::from(finish(crc.word(state, commit))) | u64::from(self.slot) << 32;
+        header[2].store(check | u64::from(RECORD_VERSION) << 48, Ordering::Relaxed);
+        // SYNC: Release; pairs with the Acquire of the commit word in scan.rs.
+        header[0].store(commit, Ordering::Release);
+
+        tail.at = at + need;
+        tail.last_seq = sequence;
+        Ok(RecordRef { address: at, sequence: Sequence(sequence) })
+    }
+
+    /// Recycles what earlier steps left, and opens a new chunk if `need` bytes still do not fit.
+    #[cold]
+    #[inline(never)]
+    fn make_room<W: Words>(&mut self, store: &Store<W>, region: Region, need: u64) -> Result<(), AppendError> {
+        self.recycle(store);
+        let tail = self.tails[region as usize];
+        if tail.sealed || tail.at + need + 16 > tail.end {
+            self.open_chunk(store, region, need)?;
+        }
+        Ok(())
+    }
+
+    /// Claims a chunk and links it to the chain.
+    fn open_chunk<W: Words>(&mut self, store: &Store<W>, region: Region, need: u64) -> Result<(), AppendError> {
+        let class = match region {
+            Region::Setup => ChunkClass::Setup,
+            Region::Step => ChunkClass::Step,
+        };
+        let Some(id) = chunk::claim(store, self.owner(), class, 1) else {
+            let capacity = store.chunk_count() * store.base().chunk_bytes;
+            return Err(AppendError::Full { what: region.name(), needed: need, capacity });
+        };
+        let link = u64::from(id.0) + 1;
+        let slot = self.slot;
+        let tail = &mut self.tails[region as usize];
+        match tail.chunk.checked_sub(1) {
+            // SYNC: Release; pairs with the Acquire of the head in scan.rs. The chunk is empty and described.
+            None => store.head(slot, region).store(link, Ordering::Release),
+            Some(old) => {
+                let old = store.chunk(ChunkId(old as u32));
+                // SYNC: Release; whoever sees it closed sees the records before.
+                old.last_seq().store(tail.last_seq.max(1), Ordering::Release);
+                // SYNC: Release; pairs with the Acquire of `next` after a seal in scan.rs.
+                old.next().store(link, Ordering::Release);
+                if !tail.sealed {
+                    // SYNC: Release; pairs with the Acquire of the commit word in scan.rs.
+                    store.word(tail.at).store(END | u64::from(id.0), Ordering::Release);
+                }
+            }
+        }
+        let at = store.chunk_at(id);
+        *tail = Tail { at, end: at + store.base().chunk_bytes, chunk: link, last_seq: 0, sealed: false };
+        Ok(())
+    }
+
+    /// Frees own step chunks that end below the boundary and rewinds the open one. Old bytes stay: the
+    /// terminator of every append makes them unreachable.
+    pub(super) fn recycle<W: Words>(&mut self, store: &Store<W>) {
+        let boundary = super::step::Boundary::read(store);
+        if boundary.count == self.boundary_seen {
+            return;
+        }
+        let below = boundary.sequence.0;
+        let tail = &mut self.tails[Region::Step as usize];
+        let head = store.head(self.slot, Region::Step);
+        while let Ok(Some(id)) = store.link(head.load(Ordering::Relaxed)) {
+            if u64::from(id.0) + 1 == tail.chunk {
+                if tail.last_seq != 0 && tail.last_seq < below {
+                    chunk::reopen(store, id);
+                    let at = store.chunk_at(id);
+                    let end = at + store.base().chunk_bytes;
+                    *tail = Tail { at, end, last_seq: 0, sealed: false, ..*tail };
+                }
+                break;
+            }
+            let entry = store.chunk(id);
+            if entry.last_seq().load(Ordering::Relaxed) >= below {
+                break;
+            }
+            // SYNC: Release, before the chunk is given back: a reader that starts now does not enter it.
+            head.store(entry.next().load(Ordering::Relaxed), Ordering::Release);
+            chunk::release(store, id);
+        }
+        if self.step_arenas > 0 {
+            self.step_arenas = super::arena::release_below(store, self.owner(), below);
+        }
+        self.boundary_seen = boundary.count;
+    }
+}
+
+/// Copies `parts` into `payload`, zero-padded to a word, and sums them. A second pad word is left alone: it is
+/// neither summed nor read.
+#[inline(always)]
+pub(super) fn fill<C: Crc>(crc: C, mut state: u32, payload: &[AtomicU64], parts: &[&[u8]]) -> u32 {
+    let mut out = payload.iter();
+    let mut carry = 0_u64;
+    let mut carried = 0_u32;
+    let mut put = |word: u64, state: u32| {
+        if let Some(at) = out.next() {
+            at.store(word, Ordering::Relaxed);
+        }
+        crc.word(state, word)
+    };
+    for part in parts {
+        let (words, rest) = part.as_chunks::<8>();
+        if carried == 0 {
+            for word in words {
+                state = put(u64::from_le_bytes(*word), state);
+            }
+        } else {
+            for word in words {
+                let word = u64::from_le_bytes(*word);
+                state = put(carry | word << (8 * carried), state);
+                carry = word >> (64 - 8 * carried);
+            }
+        }
+        for byte in rest {
+            carry |= u64::from(*byte) << (8 * carried);
+            carried += 1;
+            if carried == 8 {
+                state = put(carry, state);
+                (carry, carried) = (0, 0);
+            }
+        }
+    }
+    if carried > 0 {
+        state = put(carry, state);
+    }
+    state
+}
+
+/// Stores a call's result beside its record. False if the record is gone (its step is over).
+#[inline]
+pub fn complete<W: Words>(store: &Store<W>, record: RecordRef, result: u64) -> bool {
+    let words = store.words(record.address, 4);
+    if words[0].load(Ordering::Relaxed) != COMMITTED | record.sequence.0 {
+        return false;
+    }
+    // SYNC: Release; pairs with the Acquire of the result in scan.rs.
+    words[3].store(super::layout::DONE | result, Ordering::Release);
+    true
+}
+
+/// Where `commit` sends a reader.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Commit {
+    /// Nothing yet.
+    Empty,
+    /// Being written.
+    Pending,
+    /// Committed under a sequence number.
+    Committed(u64),
+    /// A dead owner's torn record; the chunk ends here.
+    Sealed,
+    /// The chain goes on in a chunk.
+    Jump(u64),
+}
+
+impl Commit {
+    /// Takes a commit word apart.
+    pub fn of(word: u64) -> Self {
+        let value = word & super::layout::VALUE_MASK;
+        match word & END {
+            0 if word == 0 => Self::Empty,
+            PENDING => Self::Pending,
+            COMMITTED => Self::Committed(value),
+            _ if word == SEALED => Self::Sealed,
+            END => Self::Jump(value),
+            // Neither bit, yet not zero: no writer leaves this. It reads as a jump to nowhere.
+            _ => Self::Jump(u64::MAX),
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! The journal as others see it: mapped read-only, while its writer lives or after its death.
+
+use std::path::Path;
+
+use super::name::SHARED_MEMORY_DIR;
+use super::store::{Memory, Store};
+use super::{Boundary, JournalIdentity, Prepared, SegmentError, SegmentName, SharedSegment, Snapshot, header, prepared, snapshot};
+
+/// A journal opened for reading.
+#[derive(Debug)]
+pub struct JournalReader {
+    store: Store<Memory>,
+    identity: JournalIdentity,
+    futex_offset: u8,
+}
+
+/// Why a journal could not be read.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LoadError {
+    /// It cannot be opened, is not a journal of this format, or is gone.
+    #[error(transparent)]
+    Segment(#[from] SegmentError),
+}
+
+impl LoadError {
+    /// The status of the C ABI.
+    pub fn status(&self) -> crate::Status {
+        match self {
+            Self::Segment(error) => error.status(),
+        }
+    }
+}
+
+impl JournalReader {
+    /// Opens a journal of /dev/shm.
+    pub fn open(name: &SegmentName) -> Result<Self, LoadError> {
+        Self::open_in(Path::new(SHARED_MEMORY_DIR), name)
+    }
+
+    /// Opens a journal, or a copy of one, in `dir`.
+    pub fn open_in(dir: &Path, name: &SegmentName) -> Result<Self, LoadError> {
+        let segment = SharedSegment::open_read_only(dir, name)?;
+        let checked = header::check(&segment)?;
+        Ok(Self {
+            store: Store::new(Memory::new(segment), checked.geometry),
+            identity: checked.identity,
+            futex_offset: checked.futex_offset,
+        })
+    }
+
+    /// Whose journal it is.
+    pub fn identity(&self) -> &JournalIdentity {
+        &self.identity
+    }
+
+    /// The open step's beginning.
+    pub fn boundary(&self) -> Boundary {
+        Boundary::read(&self.store)
+    }
+
+    /// All records that count, in order.
+    pub fn snapshot(&self) -> Result<Snapshot, LoadError> {
+        self.store.memory().base().check_len()?;
+        let snapshot = snapshot::take(&self.store, &self.identity, self.futex_offset);
+        self.store.memory().base().check_len()?;
+        Ok(snapshot)
+    }
+
+    /// The PREPARED contents (of two steps at most), of a live or a dead writer.
+    pub fn prepared(&self) -> Result<Vec<Prepared>, LoadError> {
+        self.store.memory().base().check_len()?;
+        Ok(prepared::steps(&self.store).into_iter().filter_map(|step| prepared::read(&self.store, step)).collect())
+    }
+}

@@ -1,0 +1,264 @@
+//! The journal as its writers see it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64 as Counter, Ordering as CounterOrdering};
+use std::time::Duration;
+
+use super::append_error::AppendError;
+use super::checksum::{self, Hardware};
+use super::lane::{self, Append, RecordRef};
+use super::layout::{ADMIN, FINISHED, FLAG_ARENA, Geometry};
+use super::lock::{self, Holder};
+use super::store::{Memory, Store};
+use super::{
+    Boundary, JournalIdentity, Prepared, Region, SegmentError, SegmentName, Sequence, SharedSegment, Snapshot, arena,
+    claim, context, header, prepared, snapshot,
+};
+use crate::sync::Ordering;
+use crate::sync::robust::Lock;
+
+/// How a journal is created.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JournalOptions {
+    /// Job name, `[A-Za-z0-9_-]{1,64}`.
+    pub job: String,
+    /// The job's identity: two jobs of one name are told apart.
+    pub job_uuid: [u8; 16],
+    /// Rank that writes.
+    pub rank: u32,
+    /// Process that holds the rank.
+    pub incarnation: u32,
+    /// Bytes of the base segment.
+    pub capacity_bytes: u64,
+    /// Threads that may append at the same time.
+    pub max_slots: u32,
+    /// Bytes of a chunk, a power of two.
+    pub chunk_bytes: u64,
+    /// Handles that may live at the same time.
+    pub max_handles: u32,
+}
+
+impl JournalOptions {
+    /// Defaults: 4 MiB, 64 slots, chunks of 64 KiB, 4,096 handles.
+    pub fn new(job: impl Into<String>, rank: u32, incarnation: u32) -> Self {
+        Self {
+            job: job.into(),
+            job_uuid: [0; 16],
+            rank,
+            incarnation,
+            capacity_bytes: 4 << 20,
+            max_slots: 64,
+            chunk_bytes: 64 << 10,
+            max_handles: 4096,
+        }
+    }
+
+    fn geometry(&self) -> Option<Geometry> {
+        Geometry::base(self.capacity_bytes, self.chunk_bytes, self.max_slots, self.max_handles)
+    }
+}
+
+/// What all handles of a journal in this process share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) store: Store<Memory>,
+    /// Number in this process, from 1.
+    pub(super) id: u64,
+    pub(super) identity: JournalIdentity,
+    pub(super) futex_offset: u8,
+    pub(super) crc: Option<Hardware>,
+}
+
+/// An open journal. Clones are the same journal; any thread may append, each gets a lane of its own at its first
+/// append and gives it back when it ends.
+#[derive(Debug, Clone)]
+pub struct Journal {
+    shared: Arc<Shared>,
+    _open: Arc<Open>,
+}
+
+/// Gives the last dropper's lane back.
+#[derive(Debug)]
+struct Open(u64);
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        context::leave(self.0);
+    }
+}
+
+/// Longest hold of the admin lock is a PREPARED copy; far above that, its holder is stopped.
+const ADMIN_LIMIT: Duration = Duration::from_secs(10);
+
+impl Journal {
+    /// Creates and publishes the journal of one incarnation of a rank.
+    pub fn create(options: &JournalOptions) -> Result<Self, SegmentError> {
+        let name = SegmentName::journal(&options.job, options.rank, options.incarnation)?;
+        let Some(geometry) = options.geometry() else {
+            return Err(SegmentError::Capacity {
+                name: name.to_string(),
+                capacity: options.capacity_bytes,
+                chunk: options.chunk_bytes,
+            });
+        };
+        let identity = JournalIdentity::of_this_process(options.job_uuid, options.rank, options.incarnation);
+        let segment = SharedSegment::create(&name, geometry.total_len, |segment| {
+            header::fill_base(segment, &geometry, &identity)
+        })?;
+        Self::over(segment)
+    }
+
+    /// Opens a published journal to append to it, from this or another process of the same user.
+    pub fn open(name: &SegmentName) -> Result<Self, SegmentError> {
+        Self::over(SharedSegment::open(name)?)
+    }
+
+    fn over(segment: SharedSegment) -> Result<Self, SegmentError> {
+        static IDS: Counter = Counter::new(1);
+        let checked = header::check(&segment)?;
+        let id = IDS.fetch_add(1, CounterOrdering::Relaxed);
+        let shared = Arc::new(Shared {
+            store: Store::new(Memory::new(segment), checked.geometry),
+            id,
+            identity: checked.identity,
+            futex_offset: checked.futex_offset,
+            crc: Hardware::detect(),
+        });
+        Ok(Self { shared, _open: Arc::new(Open(id)) })
+    }
+
+    /// Appends one record: committed, and visible to readers, on return. Only then issue the call.
+    ///
+    /// The payload is `parts` one after the other; what does not fit into a chunk goes to the arena. `kind` and the
+    /// lower twelve bits of `flags` are the caller's. Wait-free except at the first append of a thread and where a
+    /// chunk ends.
+    #[inline]
+    pub fn append(&self, region: Region, kind: u16, flags: u16, parts: &[&[u8]]) -> Result<RecordRef, AppendError> {
+        lane::check_flags(flags)?;
+        let shared = &*self.shared;
+        if lane::payload_len(parts) > shared.store.base().inline_limit() {
+            return self.append_large(region, kind, flags, parts);
+        }
+        context::with_lane(&self.shared, |lane| {
+            checksum::run(shared.crc, Append { lane, store: &shared.store, region, kind, flags, parts })
+        })?
+    }
+
+    #[cold]
+    fn append_large(&self, region: Region, kind: u16, flags: u16, parts: &[&[u8]]) -> Result<RecordRef, AppendError> {
+        let (store, crc) = (&self.shared.store, self.shared.crc);
+        context::with_lane(&self.shared, |lane| {
+            lane.recycle(store);
+            let placed = arena::place(store, crc, lane.owner(), region, parts)?;
+            let naming = &[&placed.descriptor[..]];
+            let flags = flags | FLAG_ARENA;
+            match checksum::run(crc, Append { lane, store, region, kind, flags, parts: naming }) {
+                Ok(record) => {
+                    arena::publish(store, placed, record.sequence().0);
+                    if region == Region::Step {
+                        lane.step_arenas += 1;
+                    }
+                    Ok(record)
+                }
+                Err(error) => {
+                    arena::discard(store, placed);
+                    Err(error)
+                }
+            }
+        })?
+    }
+
+    /// Stores what the call gave (63 bits) beside its record. False if the record is gone with its step. By the
+    /// thread that appended it, or before the step's commit.
+    #[inline]
+    pub fn complete(&self, record: RecordRef, result: u64) -> bool {
+        lane::complete(&self.shared.store, record, result)
+    }
+
+    /// Ends step `step`: its records no longer count. One store is the commit; a death leaves the old or the new
+    /// boundary. A consistent cut needs the caller to have ordered other threads' calls before this one.
+    pub fn step_commit(&self, step: u32) -> Result<Sequence, AppendError> {
+        self.administer(|shared| Ok(Boundary::advance(&shared.store, Some(u64::from(step) + 1)).sequence))
+    }
+
+    /// Drops the records of a step that will be run again, without ending it.
+    pub fn step_discard(&self) -> Result<Sequence, AppendError> {
+        self.administer(|shared| Ok(Boundary::advance(&shared.store, None).sequence))
+    }
+
+    /// The current boundary.
+    pub fn boundary(&self) -> Boundary {
+        Boundary::read(&self.shared.store)
+    }
+
+    /// Makes room for PREPARED contents of `bytes_max` (see [`prepared::bytes_for`]), so that later writes of up to
+    /// that size cannot fail for space.
+    pub fn prepared_reserve(&self, bytes_max: u64) -> Result<(), AppendError> {
+        self.administer(|shared| prepared::reserve(&shared.store, bytes_max))
+    }
+
+    /// Writes the PREPARED content that `step` begins with. The content for `step - 1` stays.
+    pub fn prepared_write(&self, step: u32, blob: &[u8], parts: &[(u32, &[u8])]) -> Result<(), AppendError> {
+        self.administer(|shared| prepared::write(&shared.store, shared.crc, step, blob, parts))
+    }
+
+    /// The PREPARED content for `step`.
+    pub fn prepared_read(&self, step: u32) -> Option<Prepared> {
+        prepared::read(&self.shared.store, step)
+    }
+
+    /// What a reader would see now.
+    pub fn snapshot(&self) -> Snapshot {
+        snapshot::take(&self.shared.store, &self.shared.identity, self.shared.futex_offset)
+    }
+
+    /// Seals what dead threads and processes left in this journal; how many slots were reaped.
+    pub fn reap(&self) -> Result<u32, AppendError> {
+        claim::reap_dead(&self.shared)
+    }
+
+    /// The writer has come to a good end: readers need not suspect a death.
+    pub fn finish(&self) {
+        self.shared.store.word(FINISHED).store(1, Ordering::Release);
+    }
+
+    /// Whose journal it is.
+    pub fn identity(&self) -> &JournalIdentity {
+        &self.shared.identity
+    }
+
+    /// Its published name.
+    pub fn name(&self) -> &SegmentName {
+        self.shared.store.memory().base().name()
+    }
+
+    /// Removes the published name (growth segments included); open mappings stay valid.
+    pub fn unlink(&self) -> Result<(), SegmentError> {
+        SharedSegment::unlink(self.name())
+    }
+
+    /// Runs `work` under the admin lock. Its former holder may have died at any point: every step it guards is
+    /// either a single store or repeated from the start.
+    fn administer<R>(&self, work: impl FnOnce(&Shared) -> Result<R, AppendError>) -> Result<R, AppendError> {
+        let shared = &*self.shared;
+        let mutex = lock::mutex(shared.store.memory().base(), ADMIN);
+        match mutex.lock_for(ADMIN_LIMIT) {
+            Lock::Acquired => {}
+            Lock::OwnerDied => mutex.make_consistent(),
+            Lock::Busy => {
+                let holder = match lock::holder(&shared.store, ADMIN, shared.futex_offset) {
+                    Holder::Alive(tid) => tid,
+                    Holder::Nobody | Holder::Died => 0,
+                };
+                return Err(AppendError::Busy { holder, waited_ms: ADMIN_LIMIT.as_millis() as u64 });
+            }
+            Lock::Unusable(code) => {
+                let source = std::io::Error::from_raw_os_error(code);
+                return Err(AppendError::Io { action: "lock the journal's admin mutex", source });
+            }
+        }
+        let result = work(shared);
+        mutex.unlock();
+        result
+    }
+}

@@ -1,0 +1,231 @@
+//! Programs that use a session wrongly, or die where they should not: the rank of each test is this very test binary.
+
+mod support;
+
+use journal_core::Error;
+use journal_core::backend::DevicePtr;
+use journal_core::handle::VirtualHandle;
+use journal_core::nccl::clique::VirtualUniqueId;
+use journal_core::nccl::{CommConfig, DataType, ReduceOp};
+use journal_core::session::{Decided, Session, SessionOptions, StateKind};
+use rustix::process::Signal;
+use std::process::Command;
+use support::{Running, job_name, rejoin, run, segments, wait_for_end};
+
+const FLOATS: u64 = 16;
+
+/// A rank of one communicator and one replicated buffer.
+struct Rank {
+    session: Session,
+    communicator: VirtualHandle,
+    stream: VirtualHandle,
+    buffer: DevicePtr,
+    sum: DevicePtr,
+}
+
+impl Rank {
+    fn open() -> Self {
+        let session = Session::open(SessionOptions::from_env().expect("under rejoin run")).expect("session");
+        let own = (session.rank().0 == 0).then(|| session.nccl_unique_id().expect("id"));
+        let id = session.exchange("id", own.as_ref().map(|id| id.0.as_slice())).expect("exchanged");
+        let id = VirtualUniqueId(id.as_slice().try_into().expect("128 bytes"));
+        let communicator = session.comm_init_rank(session.nranks(), &id, session.rank().0, &CommConfig::default()).expect("communicator");
+        let stream = session.stream_create(0, 0).expect("stream");
+        let new = |name: &str, kind| {
+            let buffer = session.mem_alloc(4 * FLOATS).expect("memory");
+            session.memcpy_htod(buffer, &[0; 4 * FLOATS as usize]).expect("zeroed");
+            session.state_register(name, buffer, 4 * FLOATS, kind, Some(communicator)).expect("registered");
+            buffer
+        };
+        let (buffer, sum) = (new("parameters", StateKind::Replicated), new("sum", StateKind::Scratch));
+        Self { session, communicator, stream, buffer, sum }
+    }
+
+    fn all_reduce(&self) -> Result<(), Error> {
+        self.session.all_reduce(self.sum, self.sum, FLOATS, DataType::Float32, ReduceOp::Sum, self.communicator, self.stream)
+    }
+
+    /// Steps until the last one; `before` each of them.
+    fn steps(&self, last: u32, before: impl Fn(u32)) {
+        let mut step = self.session.setup_done().expect("set up").step;
+        while step < last {
+            before(step);
+            match self.step(step) {
+                Ok(()) => step += 1,
+                Err(error) if error.is_redo() => step = self.session.resume().expect("resumed").step,
+                Err(error) => panic!("step {step}: {error}"),
+            }
+        }
+    }
+
+    fn step(&self, step: u32) -> Result<(), Error> {
+        self.session.step_begin(step)?;
+        self.all_reduce()?;
+        if self.session.step_end(&[])? == Decided::Redo {
+            return Err(Error::Redo);
+        }
+        self.session.memcpy_dtod(self.buffer, self.sum, 4 * FLOATS)?;
+        self.session.step_commit()
+    }
+}
+
+fn die() -> ! {
+    let _ = rustix::process::kill_process(rustix::process::getpid(), Signal::KILL);
+    unreachable!("SIGKILL cannot be survived")
+}
+
+/// What a rank does, by the name that the test gives in its environment.
+#[test]
+#[ignore = "the rank of the other tests"]
+fn rank() {
+    let role = std::env::var("TEST_ROLE").expect("a role");
+    let rank = Rank::open();
+    let (number, incarnation) = (rank.session.rank().0, rank.session.incarnation().0);
+    match role.as_str() {
+        "well" => {
+            rank.steps(5, |_| ());
+            rank.session.finalize().expect("left");
+        }
+        "exits-without-finalize" => {
+            rank.steps(5, |step| {
+                if step == 3 && number == 1 && incarnation == 0 {
+                    std::process::exit(0);
+                }
+            });
+            rank.session.finalize().expect("left");
+        }
+        "dies-in-every-life" => rank.steps(50, |step| {
+            if step == 3 + incarnation && number == 1 {
+                die();
+            }
+        }),
+        "dies-at-the-same-step" => rank.steps(50, |step| {
+            if step == 3 && number == 1 {
+                die();
+            }
+        }),
+        "dies-before-set-up" => {
+            let mark = std::path::PathBuf::from(std::env::var_os("TEST_MARK").expect("a file"));
+            if number == 1 && !mark.exists() {
+                std::fs::write(mark, b"").expect("marked");
+                die();
+            }
+            rank.steps(5, |_| ());
+            rank.session.finalize().expect("left");
+        }
+        "collective-outside-a-step" => {
+            rank.session.setup_done().expect("set up");
+            let error = rank.all_reduce().expect_err("refused");
+            eprintln!("refused: {error}");
+            rank.session.finalize().expect("left");
+        }
+        "waits" => {
+            rank.session.setup_done().expect("set up");
+            eprintln!("rank-is-ready");
+            loop {
+                std::thread::park();
+            }
+        }
+        other => panic!("no role {other}"),
+    }
+}
+
+fn job(name: &str, ranks: u32, role: &str, options: &[&str]) -> Command {
+    let mut command = rejoin();
+    command.args(["run", "-n", &ranks.to_string(), "--backend", "host", "--job", name]).args(options).arg("--");
+    command.arg(std::env::current_exe().expect("this test")).args(["--ignored", "--exact", "rank", "--nocapture"]);
+    command.env("TEST_ROLE", role);
+    command
+}
+
+#[test]
+fn a_job_whose_ranks_finalize_succeeds_and_leaves_nothing() {
+    let name = job_name("well");
+    run(&mut job(&name, 3, "well", &[])).expect_code(0);
+    assert_eq!(segments(&name), [""; 0]);
+}
+
+#[test]
+fn exit_without_finalize_is_a_death_and_is_replaced() {
+    let name = job_name("silent");
+    let ended = run(&mut job(&name, 3, "exits-without-finalize", &[])).expect_code(0);
+    ended.expect_stderr("rank 1 ended without finalize (exit code 0) at step 3").expect_stderr("recovered");
+    assert_eq!(segments(&name), [""; 0]);
+}
+
+#[test]
+fn deaths_beyond_the_limit_end_the_job_with_its_own_code() {
+    let name = job_name("many");
+    run(&mut job(&name, 3, "dies-in-every-life", &["--max-recoveries", "2"])).expect_code(10).expect_stderr("--max-recoveries is 2");
+    assert_eq!(segments(&name), [""; 0]);
+}
+
+#[test]
+fn the_same_rank_twice_in_a_step_ends_the_job() {
+    let name = job_name("twice");
+    run(&mut job(&name, 3, "dies-at-the-same-step", &[])).expect_code(11).expect_stderr("rank 1 died twice in step 3");
+    assert_eq!(segments(&name), [""; 0]);
+}
+
+#[test]
+fn a_death_before_set_up_is_complete_starts_all_ranks_anew() {
+    let name = job_name("restart");
+    let folder = tempfile::tempdir().expect("temporary folder");
+    let mut command = job(&name, 3, "dies-before-set-up", &[]);
+    command.env("TEST_MARK", folder.path().join("mark"));
+    run(&mut command).expect_code(0).expect_stderr("all ranks are started anew");
+    assert_eq!(segments(&name), [""; 0]);
+}
+
+#[test]
+fn a_collective_outside_a_step_is_refused_and_nothing_is_lost() {
+    let name = job_name("outside");
+    let ended = run(&mut job(&name, 2, "collective-outside-a-step", &[])).expect_code(0);
+    ended.expect_stderr("refused: ").expect_stderr("step_begin");
+    assert_eq!(segments(&name), [""; 0]);
+}
+
+#[test]
+fn a_running_job_is_listed_and_a_signal_ends_it() {
+    let name = job_name("listed");
+    let mut running = Running::start(&mut job(&name, 2, "waits", &[]));
+    running.wait_for_stderr("rank-is-ready");
+    running.wait_for_stderr("rank-is-ready");
+    let listed = run(rejoin().args(["ls", "--format", "json"]));
+    let row = listed.stdout.lines().find(|line| line.contains(&name)).expect("listed");
+    let row: serde_json::Value = serde_json::from_str(row).expect("json");
+    assert_eq!((&row["state"], &row["ranks_alive"], &row["launcher_alive"]), (&"running".into(), &2.into(), &true.into()));
+    run(rejoin().args(["recovery", &name])).expect_code(0);
+    running.signal(Signal::INT);
+    running.finish().expect_code(130);
+    assert_eq!(segments(&name), [""; 0]);
+}
+
+#[test]
+fn a_name_whose_ranks_outlived_their_launcher_is_refused() {
+    let name = job_name("orphans");
+    let mut running = Running::start(&mut job(&name, 2, "waits", &[]));
+    running.wait_for_stderr("rank-is-ready");
+    running.wait_for_stderr("rank-is-ready");
+    let row = run(rejoin().args(["ls", "--format", "json"])).stdout;
+    assert!(row.contains(&name), "{row}");
+    let ranks = ranks_of(&name);
+    assert_eq!(ranks.len(), 2);
+    running.signal(Signal::KILL);
+    drop(running);
+    run(&mut job(&name, 2, "well", &[])).expect_code(2).expect_stderr("still runs");
+    for pid in ranks {
+        rustix::process::kill_process(rustix::process::Pid::from_raw(pid.cast_signed()).expect("pid"), Signal::KILL).expect("a rank");
+        wait_for_end(pid);
+    }
+    run(&mut job(&name, 2, "well", &[])).expect_code(0);
+    assert_eq!(segments(&name), [""; 0]);
+}
+
+/// Processes that hold a seat of the job.
+fn ranks_of(job: &str) -> Vec<u32> {
+    use journal_core::membership::{Rank, ShmMembership};
+    let membership = ShmMembership::open_read_only(std::path::Path::new("/dev/shm"), job).expect("segment");
+    let identity = |rank| Some(membership.identity(Rank(rank), membership.seat(Rank(rank)).incarnation)?.pid);
+    (0..membership.options().nranks).filter_map(identity).collect()
+}
