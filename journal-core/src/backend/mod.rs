@@ -4,7 +4,13 @@
 //! with the job's epoch (a wait inside the gate would wait for what only recovery releases).
 
 #[allow(unsafe_code)]
+pub mod cuda;
+#[allow(unsafe_code)]
 pub mod host;
+mod placement;
+mod suballocator;
+
+pub use placement::WINDOW_BASE;
 
 use core::ffi::c_void;
 use std::time::Duration;

@@ -14,15 +14,15 @@ mod engine;
 mod module;
 #[allow(unsafe_code)]
 mod queue;
-mod suballocator;
 #[allow(unsafe_code)]
 mod transfer;
 #[allow(unsafe_code)]
 mod window;
 
+pub use super::placement::WINDOW_BASE;
 pub use engine::Fault;
-pub use window::WINDOW_BASE;
 
+use super::suballocator::{ALIGNMENT, SubAllocator};
 use super::{BackendKind, Copy, Device, DeviceError, DevicePtr, DeviceResult, Function, LaunchShape, RealHandle, Window};
 use core::ffi::c_void;
 use engine::{Engine, lock};
@@ -31,7 +31,6 @@ use queue::{Item, Operation, Point, Queue, Reach};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
-use suballocator::{ALIGNMENT, SubAllocator};
 use window::ReservedWindow;
 
 /// Stream flag: no order with the default stream (`CU_STREAM_NON_BLOCKING`).

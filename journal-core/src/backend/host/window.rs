@@ -1,14 +1,9 @@
 //! The reserved range of addresses that device memory is in.
 
+use crate::backend::placement::place;
 use crate::backend::{DeviceError, DeviceResult, Window};
 use core::ffi::c_void;
 use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags, madvise, mmap_anonymous, mprotect, munmap};
-
-/// First address of the first session's window. Addresses around 0x600000000000 collide with gcc's
-/// AddressSanitizer; CUDA honours this one too.
-pub const WINDOW_BASE: u64 = 0x4000_0000_0000;
-/// End of the addresses that a window may use.
-const WINDOW_END: u64 = 0x7000_0000_0000;
 
 /// Address space without memory; memory comes with [`ReservedWindow::commit`].
 #[derive(Debug)]
@@ -20,11 +15,8 @@ pub(super) struct ReservedWindow {
 
 impl ReservedWindow {
     pub(super) fn reserve(session_index: u32, bytes: u64) -> DeviceResult<Self> {
-        let base = bytes.checked_mul(u64::from(session_index)).and_then(|offset| WINDOW_BASE.checked_add(offset));
+        let base = place(session_index, bytes)?;
         let fail = |base: u64, reason: String| Err(DeviceError::Window { base, bytes, reason });
-        let Some(base) = base.filter(|base| base.checked_add(bytes).is_some_and(|end| end <= WINDOW_END)) else {
-            return fail(WINDOW_BASE, format!("session {session_index} would end above {WINDOW_END:#x}; use a smaller window"));
-        };
         let page = rustix::param::page_size() as u64;
         if bytes == 0 || !bytes.is_multiple_of(page) {
             return fail(base, format!("its size must be a multiple of the page size, {page}, and not 0"));

@@ -82,6 +82,11 @@ impl SubAllocator {
         Some(length)
     }
 
+    /// Bytes asked for by the allocation that starts there.
+    pub(super) fn live_at(&self, offset: u64) -> Option<u64> {
+        self.live.get(&offset).copied()
+    }
+
     /// Is the whole range inside one live allocation?
     pub(super) fn contains(&self, offset: u64, bytes: u64) -> bool {
         let Some((start, length)) = self.live.range(..=offset).next_back() else { return false };

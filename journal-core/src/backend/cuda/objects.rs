@@ -1,0 +1,123 @@
+//! Streams, events, modules and functions of a device, and what waits to be given back.
+
+use super::code::Code;
+use super::driver::Driver;
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+/// `CU_EVENT_DISABLE_TIMING`
+pub(super) const EVENT_DISABLE_TIMING: u32 = 2;
+
+/// A loaded module; who launches one of its functions holds it.
+#[derive(Debug)]
+pub(super) struct Module {
+    pub(super) real: u64,
+}
+
+/// A function, and what a launch needs of it.
+#[derive(Debug)]
+pub(super) struct KnownFunction {
+    pub(super) module: Arc<Module>,
+    pub(super) param_bytes: Vec<u32>,
+}
+
+/// A failed driver call.
+pub(super) type Failure = (&'static str, Code);
+
+#[derive(Debug, Default)]
+pub(super) struct Objects {
+    pub(super) streams: HashSet<u64>,
+    /// Event to whether it has a time stamp.
+    pub(super) events: HashMap<u64, bool>,
+    pub(super) modules: HashMap<u64, Arc<Module>>,
+    pub(super) functions: HashMap<u64, Arc<KnownFunction>>,
+    /// Page-locked host ranges.
+    pub(super) host_ranges: HashSet<u64>,
+    /// Recorded at the end of streams that were destroyed with work in them.
+    leaving: Vec<u64>,
+    /// Unloaded by the application; their kernels may still run.
+    unloaded: Vec<Arc<Module>>,
+}
+
+impl Objects {
+    /// Destroys a stream; its work goes on, and counts until it is done.
+    pub(super) fn destroy_stream(&mut self, driver: &dyn Driver, stream: u64) -> Result<(), Failure> {
+        match driver.stream_query(stream) {
+            Ok(()) => {}
+            Err(Code::NOT_READY) => {
+                let event = driver.event_create(EVENT_DISABLE_TIMING).map_err(|code| ("cuEventCreate", code))?;
+                self.leaving.push(event);
+                driver.event_record(event, stream).map_err(|code| ("cuEventRecord", code))?;
+            }
+            Err(code) => return Err(("cuStreamQuery", code)),
+        }
+        self.streams.remove(&stream);
+        driver.stream_destroy(stream).map_err(|code| ("cuStreamDestroy", code))
+    }
+
+    /// Its functions are gone at once; the module goes with [`Objects::release`]. False: no such module.
+    pub(super) fn unload(&mut self, module: u64) -> bool {
+        let Some(unloaded) = self.modules.remove(&module) else { return false };
+        self.functions.retain(|_, function| function.module.real != module);
+        self.unloaded.push(unloaded);
+        true
+    }
+
+    pub(super) fn has_unloaded(&self) -> bool {
+        !self.unloaded.is_empty()
+    }
+
+    /// True when no stream of this device has work. Streams of others are not known here.
+    pub(super) fn all_idle(&mut self, driver: &dyn Driver) -> Result<bool, Failure> {
+        while let Some(event) = self.leaving.last() {
+            match driver.event_query(*event) {
+                Ok(()) => {}
+                Err(Code::NOT_READY) => return Ok(false),
+                Err(code) => return Err(("cuEventQuery", code)),
+            }
+            driver.event_destroy(*event).map_err(|code| ("cuEventDestroy", code))?;
+            self.leaving.pop();
+        }
+        for stream in self.streams.iter().copied().chain([0]) {
+            match driver.stream_query(stream) {
+                Ok(()) => {}
+                Err(Code::NOT_READY) => return Ok(false),
+                Err(code) => return Err(("cuStreamQuery", code)),
+            }
+        }
+        Ok(true)
+    }
+
+    /// Unloads what the application has unloaded. No kernel may run.
+    pub(super) fn release(&mut self, driver: &dyn Driver) -> Result<(), Failure> {
+        let mut kept = Vec::new();
+        let mut result = Ok(());
+        for module in self.unloaded.drain(..) {
+            // A launch that is being made at this moment holds it.
+            match Arc::try_unwrap(module) {
+                Ok(module) if result.is_ok() => result = driver.module_unload(module.real).map_err(|code| ("cuModuleUnload", code)),
+                Ok(module) => kept.push(Arc::new(module)),
+                Err(module) => kept.push(module),
+            }
+        }
+        self.unloaded = kept;
+        result
+    }
+
+    /// Drops all. No work may run.
+    pub(super) fn clear(&mut self, driver: &dyn Driver) -> Result<(), Failure> {
+        self.functions.clear();
+        self.unloaded.extend(self.modules.drain().map(|(_, module)| module));
+        self.release(driver)?;
+        for event in self.events.drain().map(|(event, _)| event).chain(self.leaving.drain(..)) {
+            driver.event_destroy(event).map_err(|code| ("cuEventDestroy", code))?;
+        }
+        for stream in self.streams.drain() {
+            driver.stream_destroy(stream).map_err(|code| ("cuStreamDestroy", code))?;
+        }
+        for host in self.host_ranges.drain() {
+            driver.host_unregister(host as *mut _).map_err(|code| ("cuMemHostUnregister", code))?;
+        }
+        Ok(())
+    }
+}
