@@ -53,8 +53,7 @@ Example:
 /// Which library does the work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Backend {
-    /// GPUs by the CUDA driver and NVIDIA's NCCL; told apart so that its absence is an error with a name
-    #[value(hide = true)]
+    /// GPUs by the CUDA driver and NVIDIA's NCCL
     Cuda,
     /// CPU memory, no GPU needed
     Host,
@@ -176,7 +175,7 @@ pub struct DemoOptions {
     pub fail_device: Vec<FaultPoint>,
     #[command(flatten)]
     pub recovery: RecoveryPolicy,
-    /// Which library does the work [default: host]
+    /// Which library does the work [default: cuda where it can be used, else host]
     #[arg(long, value_enum)]
     pub backend: Option<Backend>,
     /// Print one JSON object and nothing else

@@ -19,10 +19,14 @@ use crate::run::signals::Signals;
 use anyhow::{Context, ensure};
 use results::{JobResult, Results};
 use serde::Serialize;
+use journal_core::backend::cuda::probe;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// File name of the trainer's kernels for the host backend.
 const KERNELS: &str = "libdigits_kernels.so";
+/// The same for CUDA.
+const CUBIN: &str = "digits.cubin";
 
 /// What `--json` prints. The keys are stable.
 #[derive(Debug, Serialize)]
@@ -61,7 +65,7 @@ pub fn command(options: DemoOptions) -> anyhow::Result<ExitCode> {
     let faults = Faults::asked_for(&options)?;
     let backend = match options.backend {
         Some(backend) => environment::backend(Some(backend))?,
-        None => Backend::Host,
+        None => choose_backend(options.json),
     };
     let mut signals = Signals::create()?;
     let mut demo = Demo { options: &options, backend, signals: &mut signals };
@@ -89,6 +93,29 @@ pub fn command(options: DemoOptions) -> anyhow::Result<ExitCode> {
         output::line(&story::tell(backend, options.ranks, options.steps, &faults, &clean, &faulty))?;
     }
     Ok(if identical { ExitCode::FINE } else { ExitCode::TROUBLE })
+}
+
+/// CUDA where there is a GPU and the kernels were compiled for it; otherwise the host backend, and why.
+fn choose_backend(quiet: bool) -> Backend {
+    let why = match (probe(), kernels(Backend::Cuda)) {
+        (Ok(_), Ok(_)) => return Backend::Cuda,
+        (Err(error), _) => error.to_string(),
+        (_, Err(error)) => format!("{error:#}"),
+    };
+    if !quiet {
+        eprintln!("rejoin: using the host backend (CPU memory): {why}");
+    }
+    Backend::Host
+}
+
+/// The trainer's kernels for a backend: `REJOIN_DIGITS_KERNELS`, else beside the program.
+fn kernels(backend: Backend) -> anyhow::Result<PathBuf> {
+    match (std::env::var_os("REJOIN_DIGITS_KERNELS"), backend) {
+        (Some(path), Backend::Cuda) => Ok(path.into()),
+        (_, Backend::Host) => companion::locate(KERNELS),
+        (None, Backend::Cuda) => companion::locate(CUBIN)
+            .context("compile examples/digits/kernels/digits.cu (nvcc -arch=sm_90 -cubin) and set REJOIN_DIGITS_KERNELS to the result"),
+    }
 }
 
 /// What goes wrong in the second run.
@@ -153,7 +180,7 @@ impl Demo<'_> {
             "--steps".into(),
             self.options.steps.to_string().into(),
             "--kernels".into(),
-            companion::locate(KERNELS)?.into(),
+            kernels(self.backend)?.into(),
             "--result".into(),
             results.path().into(),
         ];
