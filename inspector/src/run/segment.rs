@@ -88,8 +88,14 @@ impl JobSegment {
             joined,
             setup_complete: self.membership.setup_complete(),
             ended: self.membership.end_code().map(EndReason::from_code),
-            step: self.membership.decision().step.0,
+            step: self.step_of(Rank(rank)),
         })
+    }
+
+    /// The step that a rank is in: the job's, or the next one if it has committed that already.
+    fn step_of(&self, rank: Rank) -> u32 {
+        let step = self.membership.decision().step;
+        step.0 + u32::from(self.membership.committed(rank, step))
     }
 
     /// Ends the job. If the ranks have ended it already, their reason stays and is returned.

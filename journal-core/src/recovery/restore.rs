@@ -158,25 +158,27 @@ pub(crate) fn replica_sums(agent: &Agent, table: &StateTable, key: CliqueKey) ->
     table.iter().filter(shared).map(|state| Ok((state.name.clone(), checksum(agent, state)?))).collect()
 }
 
-/// Compares them with those of `reference`, which publishes its own.
-pub(crate) fn compare_sums(
-    membership: &ShmMembership,
-    me: Rank,
-    reference: Rank,
-    scope: BlobScope,
-    key: CliqueKey,
-    sums: &[(String, u64)],
-    deadline: Instant,
-) -> Result<(), Error> {
-    let blob = format!("sums.{key}");
+/// Where replicas are compared: with `reference`, who publishes its checksums under `blob`.
+pub(crate) struct Comparison<'a> {
+    pub membership: &'a ShmMembership,
+    pub me: Rank,
+    pub reference: Rank,
+    pub scope: BlobScope,
+    pub blob: String,
+    pub deadline: Instant,
+}
+
+/// Compares the checksums of this rank with those of the reference.
+pub(crate) fn compare_sums(at: &Comparison<'_>, sums: &[(String, u64)]) -> Result<(), Error> {
     let bytes: Vec<u8> = sums.iter().flat_map(|(_, sum)| sum.to_le_bytes()).collect();
     if sums.is_empty() {
         return Ok(());
     }
+    let (me, reference) = (at.me, at.reference);
     if reference == me {
-        return Ok(membership.publish(scope, &blob, &bytes)?);
+        return Ok(at.membership.publish(at.scope, &at.blob, &bytes)?);
     }
-    let theirs = membership.await_blob(scope, &blob, deadline)?;
+    let theirs = at.membership.await_blob(at.scope, &at.blob, at.deadline)?;
     let differs = sums.iter().zip(theirs.chunks(8)).find(|((_, sum), other)| sum.to_le_bytes() != **other);
     match differs {
         Some(((name, _), _)) => Err(Error::Mismatch {

@@ -22,7 +22,8 @@ impl Attempt<'_> {
     fn compare_replicas(&self, key: CliqueKey, reference: crate::membership::Rank) -> Result<(), Error> {
         let sums = restore::replica_sums(&self.core.agent, &self.core.states(), key)?;
         let scope = BlobScope::Epoch(self.epoch);
-        restore::compare_sums(self.membership(), self.me, reference, scope, key, &sums, self.deadline())
+        let (membership, me, deadline) = (self.membership(), self.me, self.deadline());
+        restore::compare_sums(&restore::Comparison { membership, me, reference, scope, blob: format!("sums.{key}"), deadline }, &sums)
     }
 
     fn compare_fingerprint(&self, key: CliqueKey, reference: crate::membership::Rank) -> Result<(), Error> {

@@ -271,11 +271,11 @@ impl Session {
         }
     }
 
-    /// After the first commit of this process the replicas of all ranks must be equal: if they are not, some
+    /// After the commit of step 0 the replicas of all ranks must be equal: if they are not, some
     /// buffer was registered as replicated that is not, and the first recovery would break it.
     fn compare_first_replicas(&self) -> Result<(), Error> {
         let (core, agent) = (&self.core, &self.core.agent);
-        if agent.is_replacement() || core.progress().committed != 1 {
+        if core.progress().committed != 1 {
             return Ok(());
         }
         let membership = core.membership();
@@ -286,7 +286,10 @@ impl Session {
             let sums = restore::replica_sums(agent, &core.states(), key)?;
             let deadline = Instant::now() + core.options.peer_timeout;
             let scope = BlobScope::Epoch(agent.epoch());
-            let outcome = restore::compare_sums(membership, agent.rank, reference, scope, key, &sums, deadline);
+            let outcome = {
+                let at = restore::Comparison { membership, me: agent.rank, reference, scope, blob: format!("first.{key}"), deadline };
+                restore::compare_sums(&at, &sums)
+            };
             if let Err(error @ Error::Mismatch { .. }) = &outcome {
                 end_job(core, EndReason::Mismatch, &format!("rank {}: {error}", agent.rank));
             }
