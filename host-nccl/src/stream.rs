@@ -171,10 +171,10 @@ impl OwnStream {
         queue.waiting.push_back(work);
         if !queue.started {
             queue.started = true;
-            let weak = Arc::downgrade(self);
+            let stream = Arc::clone(self);
             let number = CREATED.fetch_add(1, Ordering::Relaxed);
             let named = std::thread::Builder::new().name(format!("hostnccl-strm{number}"));
-            if named.spawn(move || Self::work(&weak)).is_err() {
+            if named.spawn(move || stream.work()).is_err() {
                 // No thread to be had: keep the order and run it here, late but done.
                 queue.started = false;
                 drop(queue);
@@ -193,14 +193,15 @@ impl OwnStream {
         }
     }
 
-    fn work(weak: &Weak<Self>) {
-        // Holds the stream only while it works or until the last owner closes it.
-        while let Some(stream) = weak.upgrade() {
-            let mut queue = stream.queue.lock().unwrap_or_else(PoisonError::into_inner);
+    /// The worker owns the stream, so what is queued runs even if its maker destroys it at once; it ends
+    /// when the stream is closed and the queue is empty.
+    fn work(&self) {
+        loop {
+            let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
             queue.running = false;
-            stream.changed.notify_all();
+            self.changed.notify_all();
             while queue.waiting.is_empty() && !queue.closed {
-                queue = stream.changed.wait(queue).unwrap_or_else(PoisonError::into_inner);
+                queue = self.changed.wait(queue).unwrap_or_else(PoisonError::into_inner);
             }
             let Some(work) = queue.waiting.pop_front() else { return };
             queue.running = true;

@@ -53,8 +53,7 @@ Example:
 /// Which library does the work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Backend {
-    /// GPUs by the CUDA driver and NVIDIA's NCCL; told apart so that its absence is an error with a name
-    #[value(hide = true)]
+    /// GPUs by the CUDA driver and NVIDIA's NCCL
     Cuda,
     /// CPU memory, no GPU needed
     Host,
@@ -78,6 +77,10 @@ pub enum Strategy {
     Auto,
     /// A fresh communicator with the original ranks
     Reinit,
+    /// Shrink, grow, split by original rank
+    Grow,
+    /// Shrink, then the three new-rank calls of the original system (host-nccl)
+    NewRank,
 }
 
 impl From<Strategy> for JobStrategy {
@@ -85,6 +88,8 @@ impl From<Strategy> for JobStrategy {
         match strategy {
             Strategy::Auto => Self::Auto,
             Strategy::Reinit => Self::Reinit,
+            Strategy::Grow => Self::Grow,
+            Strategy::NewRank => Self::NewRank,
         }
     }
 }
@@ -95,12 +100,15 @@ pub enum Policy {
     /// The application runs it again
     #[default]
     Redo,
+    /// Its recorded requests are issued again; the application sees one slow call
+    Replay,
 }
 
 impl From<Policy> for JobPolicy {
     fn from(policy: Policy) -> Self {
         match policy {
             Policy::Redo => Self::Redo,
+            Policy::Replay => Self::Replay,
         }
     }
 }
@@ -162,9 +170,12 @@ pub struct DemoOptions {
     /// Kill RANK inside the all-reduce of STEP, or so many microseconds later; repeatable [default: 2@100]
     #[arg(long, value_name = "RANK@STEP[+US]")]
     pub kill: Vec<FaultPoint>,
+    /// Make the device of RANK fail inside STEP; its process lives on; repeatable
+    #[arg(long, value_name = "RANK@STEP")]
+    pub fail_device: Vec<FaultPoint>,
     #[command(flatten)]
     pub recovery: RecoveryPolicy,
-    /// Which library does the work [default: host]
+    /// Which library does the work [default: cuda where it can be used, else host]
     #[arg(long, value_enum)]
     pub backend: Option<Backend>,
     /// Print one JSON object and nothing else

@@ -44,9 +44,11 @@ impl fmt::Display for FaultPoint {
     }
 }
 
-/// The value of `REJOIN_FAULT`: one `kill:R@S+us` a fault, separated by `;`.
-pub fn to_environment(kills: &[FaultPoint]) -> String {
-    kills.iter().map(|kill| format!("kill:{}@{}+{}", kill.rank, kill.step, kill.delay_us)).collect::<Vec<_>>().join(";")
+/// The value of `REJOIN_FAULT`: `kill:R@S+us` and `fail-device:R@S`, separated by `;`.
+pub fn to_environment(kills: &[FaultPoint], failed_devices: &[FaultPoint]) -> String {
+    let kills = kills.iter().map(|kill| format!("kill:{}@{}+{}", kill.rank, kill.step, kill.delay_us));
+    let devices = failed_devices.iter().map(|fault| format!("fail-device:{}@{}", fault.rank, fault.step));
+    kills.chain(devices).collect::<Vec<_>>().join(";")
 }
 
 #[cfg(test)]
@@ -70,8 +72,8 @@ mod tests {
     }
 
     #[test]
-    fn ranks_get_every_kill_in_one_variable() {
+    fn ranks_get_every_fault_in_one_variable() {
         let kills = ["0@50".parse().expect("valid"), "3@120+7".parse().expect("valid")];
-        assert_eq!(to_environment(&kills), "kill:0@50+0;kill:3@120+7");
+        assert_eq!(to_environment(&kills, &kills[..1]), "kill:0@50+0;kill:3@120+7;fail-device:0@50");
     }
 }

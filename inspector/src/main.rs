@@ -28,8 +28,16 @@ use clap::Parser;
 use cli::{Cli, Command};
 use exit_code::ExitCode;
 
+/// What the library tells, on stderr, as far as `REJOIN_LOG` asks for it (`debug`, `journal_core=trace`).
+fn start_log() {
+    if let Ok(filter) = tracing_subscriber::EnvFilter::try_from_env("REJOIN_LOG") {
+        tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    }
+}
+
 fn main() -> std::process::ExitCode {
     let cli = Cli::parse();
+    start_log();
     let result = match cli.command {
         Command::Run(options) => run::command(options),
         Command::Demo(options) => demo::command(options),

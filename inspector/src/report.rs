@@ -43,7 +43,9 @@ impl RecoveryLine {
     /// From what the ranks wrote. The launcher may have learnt how a process ended only after that.
     pub fn from_report(report: &RecoveryReport, membership: &ShmMembership) -> Self {
         let cause = |failed: &FailedRank| {
-            let exit = failed.exit.or_else(|| membership.exit_evidence(failed.rank, failed.incarnation));
+            // A process that lived on ends later, for another reason.
+            let proven = || failed.exit.or_else(|| membership.exit_evidence(failed.rank, failed.incarnation));
+            let exit = failed.cause.is_fenced().then(proven).flatten();
             match exit {
                 Some(exit) => format!("{} ({})", failed.cause.as_str(), exit_of(exit)),
                 None => failed.cause.as_str().to_owned(),

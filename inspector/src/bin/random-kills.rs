@@ -24,6 +24,9 @@ struct Options {
     /// Longest delay of a kill after its all-reduce was issued, in microseconds
     #[arg(long, default_value_t = 3000)]
     longest_delay_us: u64,
+    /// Choose strategy, policy and the kind of failure (one or two ranks, process or device) at random too
+    #[arg(long)]
+    mix: bool,
     /// Seed of the kills [default: from the clock; it is printed]
     #[arg(long)]
     seed: Option<u64>,
@@ -41,6 +44,8 @@ struct Report {
 
 #[derive(Debug, Deserialize)]
 struct Recovery {
+    strategy: String,
+    replayed_requests: u64,
     detect_ms: f64,
     agree_ms: f64,
     fence_ms: f64,
@@ -60,28 +65,36 @@ fn main() -> anyhow::Result<()> {
     println!("seed {}", random.0);
     let (mut identical, mut recoveries) = (0, Vec::new());
     for run in 1..=options.runs {
-        let rank = random.below(options.ranks.into());
-        let step = random.below(options.steps.into());
-        let kill = format!("{rank}@{step}+{}", random.below(options.longest_delay_us + 1));
-        match demo(&rejoin, &options, &kill) {
+        let arguments = choose(&options, &mut random);
+        let said = arguments.join(" ");
+        match demo(&rejoin, &options, &arguments) {
             Ok(report) => {
                 identical += u32::from(report.identical);
                 let times: Vec<String> = report.recoveries.iter().map(|r| format!("{:.1} ms", r.total_ms)).collect();
                 let weights = if report.identical { "identical" } else { "DIFFERENT" };
-                println!("run {run}: --kill {kill}: {weights}, recovered in {}", times.join(", "));
+                println!("run {run}: {said}: {weights}, recovered in {}", times.join(", "));
                 recoveries.extend(report.recoveries);
             }
-            Err(error) => println!("run {run}: --kill {kill}: FAILED: {error:#}"),
+            Err(error) => println!("run {run}: {said}: FAILED: {error:#}"),
         }
     }
     println!("\n{identical} of {} runs identical, {} recoveries", options.runs, recoveries.len());
-    print_times(&recoveries);
+    let kind = |r: &Recovery| match r.replayed_requests {
+        0 => r.strategy.clone(),
+        _ => format!("{} with replay of a device", r.strategy),
+    };
+    let kinds: std::collections::BTreeSet<String> = recoveries.iter().map(kind).collect();
+    for name in &kinds {
+        let of_kind: Vec<&Recovery> = recoveries.iter().filter(|r| kind(r) == *name).collect();
+        println!("\n{name}: {} recoveries", of_kind.len());
+        print_times(&of_kind);
+    }
     ensure!(identical == options.runs, "{} runs were not identical", options.runs - identical);
     ensure!(!recoveries.is_empty(), "no rank was ever lost");
     Ok(())
 }
 
-fn print_times(recoveries: &[Recovery]) {
+fn print_times(recoveries: &[&Recovery]) {
     type Time = fn(&Recovery) -> f64;
     let columns: [(&str, Time); 9] = [
         ("detect", |r| r.detect_ms),
@@ -96,11 +109,37 @@ fn print_times(recoveries: &[Recovery]) {
     ];
     println!("{:<16} {:>10} {:>10}", "stage", "median ms", "worst ms");
     for (name, time) in columns {
-        let mut times: Vec<f64> = recoveries.iter().map(time).collect();
+        let mut times: Vec<f64> = recoveries.iter().map(|r| time(r)).collect();
         times.sort_by(f64::total_cmp);
         let (Some(median), Some(worst)) = (times.get(times.len() / 2), times.last()) else { return };
         println!("{name:<16} {median:>10.2} {worst:>10.2}");
     }
+}
+
+/// Arguments of one demo run.
+fn choose(options: &Options, random: &mut Random) -> Vec<String> {
+    let (ranks, steps) = (u64::from(options.ranks), u64::from(options.steps));
+    let (rank, step) = (random.below(ranks), random.below(steps));
+    let kill = |rank, step, random: &mut Random| {
+        ["--kill".to_owned(), format!("{rank}@{step}+{}", random.below(options.longest_delay_us + 1))]
+    };
+    if !options.mix {
+        return kill(rank, step, random).into();
+    }
+    let strategy = ["auto", "reinit", "grow", "new-rank"][random.below(4) as usize];
+    let policy = ["redo", "redo", "replay"][random.below(3) as usize];
+    let mut arguments: Vec<String> = ["--strategy", strategy, "--policy", policy].map(str::to_owned).into();
+    let second = (rank + 1 + random.below(ranks.max(2) - 1)) % ranks;
+    match random.below(5) {
+        0 | 1 => arguments.extend(kill(rank, step, random)),
+        2 => arguments.extend(["--fail-device".to_owned(), format!("{rank}@{step}")]),
+        3 => arguments.extend(kill(rank, step, random).into_iter().chain(kill(second, step, random))),
+        _ => {
+            arguments.extend(kill(rank, step, random));
+            arguments.extend(["--fail-device".to_owned(), format!("{second}@{}", (step + random.below(3)).min(steps - 1))]);
+        }
+    }
+    arguments
 }
 
 /// The binary built together with this one.
@@ -111,9 +150,9 @@ fn rejoin() -> anyhow::Result<PathBuf> {
     Ok(path)
 }
 
-fn demo(rejoin: &Path, options: &Options, kill: &str) -> anyhow::Result<Report> {
+fn demo(rejoin: &Path, options: &Options, faults: &[String]) -> anyhow::Result<Report> {
     let mut command = Command::new(rejoin);
-    command.args(["demo", "--json", "--kill", kill]);
+    command.args(["demo", "--json"]).args(faults);
     command.args(["--ranks", &options.ranks.to_string(), "--steps", &options.steps.to_string()]).args(&options.demo);
     let output = command.output().context("cannot start rejoin")?;
     serde_json::from_slice(&output.stdout)

@@ -19,10 +19,14 @@ use crate::run::signals::Signals;
 use anyhow::{Context, ensure};
 use results::{JobResult, Results};
 use serde::Serialize;
+use journal_core::backend::cuda::probe;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// File name of the trainer's kernels for the host backend.
 const KERNELS: &str = "libdigits_kernels.so";
+/// The same for CUDA.
+const CUBIN: &str = "digits.cubin";
 
 /// What `--json` prints. The keys are stable.
 #[derive(Debug, Serialize)]
@@ -58,18 +62,18 @@ pub struct Run {
 
 /// Runs the demo.
 pub fn command(options: DemoOptions) -> anyhow::Result<ExitCode> {
-    let kills = kills(&options)?;
+    let faults = Faults::asked_for(&options)?;
     let backend = match options.backend {
         Some(backend) => environment::backend(Some(backend))?,
-        None => Backend::Host,
+        None => choose_backend(options.json),
     };
     let mut signals = Signals::create()?;
     let mut demo = Demo { options: &options, backend, signals: &mut signals };
-    let clean = match demo.run("undisturbed", &[])? {
+    let clean = match demo.run("undisturbed", &Faults::default())? {
         Ok(run) => run,
         Err(code) => return Ok(code),
     };
-    let faulty = match demo.run("with a kill", &kills)? {
+    let faulty = match demo.run("disturbed", &faults)? {
         Ok(run) => run,
         Err(code) => return Ok(code),
     };
@@ -86,20 +90,59 @@ pub fn command(options: DemoOptions) -> anyhow::Result<ExitCode> {
             recoveries: faulty.recoveries,
         })?;
     } else {
-        output::line(&story::tell(backend, options.ranks, options.steps, &kills, &clean, &faulty))?;
+        output::line(&story::tell(backend, options.ranks, options.steps, &faults, &clean, &faulty))?;
     }
     Ok(if identical { ExitCode::FINE } else { ExitCode::TROUBLE })
 }
 
-/// The kills asked for, or the default scaled to what was asked for.
-fn kills(options: &DemoOptions) -> anyhow::Result<Vec<FaultPoint>> {
-    let default = FaultPoint { rank: 2.min(options.ranks - 1), step: 100.min(options.steps / 2), delay_us: 0 };
-    let kills = if options.kill.is_empty() { vec![default] } else { options.kill.clone() };
-    for kill in &kills {
-        ensure!(kill.rank < options.ranks, "--kill {kill}: the ranks are 0 to {}", options.ranks - 1);
-        ensure!(kill.step < options.steps, "--kill {kill}: the steps are 0 to {}", options.steps - 1);
+/// CUDA where there is a GPU and the kernels were compiled for it; otherwise the host backend, and why.
+fn choose_backend(quiet: bool) -> Backend {
+    let why = match (probe(), kernels(Backend::Cuda)) {
+        (Ok(_), Ok(_)) => return Backend::Cuda,
+        (Err(error), _) => error.to_string(),
+        (_, Err(error)) => format!("{error:#}"),
+    };
+    if !quiet {
+        eprintln!("rejoin: using the host backend (CPU memory): {why}");
     }
-    Ok(kills)
+    Backend::Host
+}
+
+/// The trainer's kernels for a backend: `REJOIN_DIGITS_KERNELS`, else beside the program.
+fn kernels(backend: Backend) -> anyhow::Result<PathBuf> {
+    match (std::env::var_os("REJOIN_DIGITS_KERNELS"), backend) {
+        (Some(path), Backend::Cuda) => Ok(path.into()),
+        (_, Backend::Host) => companion::locate(KERNELS),
+        (None, Backend::Cuda) => companion::locate(CUBIN)
+            .context("compile examples/digits/kernels/digits.cu (nvcc -arch=sm_90 -cubin) and set REJOIN_DIGITS_KERNELS to the result"),
+    }
+}
+
+/// What goes wrong in the second run.
+#[derive(Debug, Default)]
+pub struct Faults {
+    /// Processes that are killed.
+    pub kills: Vec<FaultPoint>,
+    /// Devices that fail.
+    pub devices: Vec<FaultPoint>,
+}
+
+impl Faults {
+    /// As asked for, or one kill scaled to what was asked for.
+    fn asked_for(options: &DemoOptions) -> anyhow::Result<Self> {
+        let mut faults = Self { kills: options.kill.clone(), devices: options.fail_device.clone() };
+        if faults.kills.is_empty() && faults.devices.is_empty() {
+            let default = FaultPoint { rank: 2.min(options.ranks - 1), step: 100.min(options.steps / 2), delay_us: 0 };
+            faults.kills.push(default);
+        }
+        for (option, points) in [("--kill", &faults.kills), ("--fail-device", &faults.devices)] {
+            for point in points {
+                ensure!(point.rank < options.ranks, "{option} {point}: the ranks are 0 to {}", options.ranks - 1);
+                ensure!(point.step < options.steps, "{option} {point}: the steps are 0 to {}", options.steps - 1);
+            }
+        }
+        Ok(faults)
+    }
 }
 
 struct Demo<'a> {
@@ -110,9 +153,9 @@ struct Demo<'a> {
 
 impl Demo<'_> {
     /// Runs the job once; the exit code if it did not get to its end.
-    fn run(&mut self, title: &str, kills: &[FaultPoint]) -> anyhow::Result<Result<Run, ExitCode>> {
+    fn run(&mut self, title: &str, faults: &Faults) -> anyhow::Result<Result<Run, ExitCode>> {
         let results = Results::create(self.options.ranks)?;
-        let spec = self.spec(&results, kills)?;
+        let spec = self.spec(&results, faults)?;
         let (ranks, steps) = (self.options.ranks, self.options.steps);
         let mut narrator = Narrator::create(self.options.json, format!("demo, {title}"), ranks, Some(steps));
         let begin = Instant::now();
@@ -127,9 +170,9 @@ impl Demo<'_> {
         Ok(Ok(Run { result, duration, recoveries: outcome.recoveries }))
     }
 
-    fn spec(&self, results: &Results, kills: &[FaultPoint]) -> anyhow::Result<JobSpec> {
+    fn spec(&self, results: &Results, faults: &Faults) -> anyhow::Result<JobSpec> {
         let mut environment: Environment = environment::of_backend(self.backend)?;
-        environment.push(("REJOIN_FAULT".to_owned(), fault::to_environment(kills).into()));
+        environment.push(("REJOIN_FAULT".to_owned(), fault::to_environment(&faults.kills, &faults.devices).into()));
         let program = std::env::current_exe().context("cannot find the path of this program")?;
         let arguments = [
             program.into_os_string(),
@@ -137,7 +180,7 @@ impl Demo<'_> {
             "--steps".into(),
             self.options.steps.to_string().into(),
             "--kernels".into(),
-            companion::locate(KERNELS)?.into(),
+            kernels(self.backend)?.into(),
             "--result".into(),
             results.path().into(),
         ];
@@ -174,7 +217,7 @@ mod tests {
     }
 
     fn texts(arguments: &[&str]) -> Vec<String> {
-        kills(&options(arguments)).expect("valid kills").iter().map(FaultPoint::to_string).collect()
+        Faults::asked_for(&options(arguments)).expect("valid kills").kills.iter().map(FaultPoint::to_string).collect()
     }
 
     #[test]
@@ -186,7 +229,7 @@ mod tests {
 
     #[test]
     fn a_kill_of_a_rank_or_step_that_does_not_exist_is_refused() {
-        let error = |arguments: &[&str]| kills(&options(arguments)).expect_err("refused").to_string();
+        let error = |arguments: &[&str]| Faults::asked_for(&options(arguments)).expect_err("refused").to_string();
         assert!(error(&["--kill", "4@1"]).contains("0 to 3"));
         assert!(error(&["--kill", "0@200"]).contains("0 to 199"));
     }

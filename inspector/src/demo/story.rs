@@ -1,12 +1,11 @@
 //! What the demo prints: what happened, for somebody who has never heard of Rejoin.
 
-use super::Run;
+use super::{Faults, Run};
 use crate::cli::Backend;
-use crate::fault::FaultPoint;
 use crate::report::{RecoveryLine, name_ranks};
 
 /// The whole text.
-pub fn tell(backend: Backend, ranks: u32, steps: u32, kills: &[FaultPoint], clean: &Run, faulty: &Run) -> String {
+pub fn tell(backend: Backend, ranks: u32, steps: u32, faults: &Faults, clean: &Run, faulty: &Run) -> String {
     let device = match backend {
         Backend::Host => "host backend: CPU memory, no GPU used",
         Backend::Cuda => "cuda backend",
@@ -16,7 +15,7 @@ pub fn tell(backend: Backend, ranks: u32, steps: u32, kills: &[FaultPoint], clea
         format!("{processes} one network together ({device}), twice:"),
         String::new(),
         summary("undisturbed", steps, clean),
-        summary(&killed(kills), steps, faulty),
+        summary(&disturbed(faults), steps, faulty),
         String::new(),
     ];
     for recovery in &faulty.recoveries {
@@ -34,9 +33,13 @@ pub fn tell(backend: Backend, ranks: u32, steps: u32, kills: &[FaultPoint], clea
     lines.join("\n")
 }
 
-fn killed(kills: &[FaultPoint]) -> String {
-    let places: Vec<String> = kills.iter().map(|kill| format!("rank {} at step {}", kill.rank, kill.step)).collect();
-    format!("killed: {}", places.join(", "))
+fn disturbed(faults: &Faults) -> String {
+    let places = |verb: &str, points: &[crate::fault::FaultPoint]| {
+        let places: Vec<String> = points.iter().map(|point| format!("rank {} at step {}", point.rank, point.step)).collect();
+        (!places.is_empty()).then(|| format!("{verb}: {}", places.join(", ")))
+    };
+    let parts = [places("killed", &faults.kills), places("device failed", &faults.devices)];
+    parts.into_iter().flatten().collect::<Vec<_>>().join("; ")
 }
 
 fn summary(title: &str, steps: u32, run: &Run) -> String {
@@ -53,31 +56,29 @@ fn timeline(recovery: &RecoveryLine, ranks: u32) -> Vec<String> {
     let survivors: Vec<u32> = (0..ranks).filter(|rank| !recovery.failed.contains(rank)).collect();
     let what = |stage: &str| match stage {
         "detect" => "the others notice".to_owned(),
-        "agree" => "all agree on who is gone".to_owned(),
-        "fence" => "the dead process is proven gone".to_owned(),
+        "agree" => "all agree on what has failed".to_owned(),
+        "fence" => "a dead process is proven gone".to_owned(),
         "quiesce" => "no call is in flight, the broken communicator is released".to_owned(),
-        "rebuild" => format!("the communicator is rebuilt with a new process as {failed} ({})", recovery.strategy),
+        "rebuild" => format!("the communicator is rebuilt around {failed} ({})", recovery.strategy),
         "replay" => format!("{} requests are executed again", recovery.replayed_requests),
         "restore" => "its state is copied from a healthy rank".to_owned(),
         _ => "everything is checked".to_owned(),
     };
     let mut lines = vec![format!("  {failed} lost: {}", recovery.cause)];
-    let mut elapsed = 0.0;
     for (stage, duration) in recovery.stages() {
-        elapsed += duration;
         if stage == "replay" && recovery.replayed_requests == 0 {
             continue;
         }
-        lines.push(format!("  {:>9} ms  {stage:<8} {}", format!("+{elapsed:.1}"), what(stage)));
+        lines.push(format!("  {:>9} ms  {stage:<8} {}", format!("{duration:.1}"), what(stage)));
     }
     let kept = match survivors.len() {
         0 => "no process survived".to_owned(),
         _ => format!("{} kept their processes and memory", name_ranks(&survivors)),
     };
     lines.push(format!(
-        "  {:>9} ms  {:<8} step {} is committed; {kept}",
-        format!("+{:.1}", recovery.total_ms),
-        "resume",
+        "  {:>9} ms  {:<8} until step {} was committed (each stage: the slowest rank; they overlap); {kept}",
+        format!("{:.1}", recovery.total_ms),
+        "in all",
         recovery.resumed_step
     ));
     lines
@@ -96,18 +97,18 @@ mod tests {
 
     #[test]
     fn the_story_tells_the_loss_the_times_and_the_result() {
-        let kills = ["2@100".parse().expect("valid")];
+        let faults = Faults { kills: vec!["2@100".parse().expect("valid")], devices: Vec::new() };
         let faulty = run("ab", vec![crate::report::tests::sample()]);
-        let text = tell(Backend::Host, 4, 200, &kills, &run("ab", Vec::new()), &faulty);
-        for part in ["4 processes", "rank 2 at step 100", "95.3 %", "+41.5 ms", "SIGKILL", "ranks 0, 1 and 3 kept", "bit-identical"] {
+        let text = tell(Backend::Host, 4, 200, &faults, &run("ab", Vec::new()), &faulty);
+        for part in ["4 processes", "rank 2 at step 100", "95.3 %", "41.5 ms", "SIGKILL", "ranks 0, 1 and 3 kept", "bit-identical"] {
             assert!(text.contains(part), "{part} is missing in\n{text}");
         }
     }
 
     #[test]
     fn different_weights_are_said_loudly() {
-        let kills = ["2@100".parse().expect("valid")];
-        let text = tell(Backend::Host, 4, 200, &kills, &run("ab", Vec::new()), &run("cd", Vec::new()));
+        let faults = Faults { kills: vec!["2@100".parse().expect("valid")], devices: Vec::new() };
+        let text = tell(Backend::Host, 4, 200, &faults, &run("ab", Vec::new()), &run("cd", Vec::new()));
         assert!(text.contains("DIFFER") && !text.contains("bit-identical"), "{text}");
     }
 }

@@ -1,8 +1,9 @@
 //! What ranks are told through their environment.
 
+use journal_core::backend::cuda::probe;
 use crate::cli::Backend;
 use crate::companion;
-use anyhow::{bail, ensure};
+use anyhow::{Context, bail};
 use std::ffi::OsString;
 
 /// Variables of a rank.
@@ -17,9 +18,11 @@ pub fn backend(option: Option<Backend>) -> anyhow::Result<Backend> {
         (Some(backend), _) => backend,
         (None, Ok("host")) => Backend::Host,
         (None, Ok("cuda") | Err(_)) => Backend::Cuda,
-        (None, Ok(other)) => bail!("REJOIN_BACKEND is `{other}`; this version has the backend host"),
+        (None, Ok(other)) => bail!("REJOIN_BACKEND is `{other}`; expected cuda or host"),
     };
-    ensure!(backend != Backend::Cuda, "this version has no CUDA backend; say --backend host (CPU memory) to go without a GPU");
+    if backend == Backend::Cuda {
+        probe().context("the cuda backend cannot be used here; say --backend host (CPU memory) to go without a GPU")?;
+    }
     Ok(backend)
 }
 

@@ -119,6 +119,7 @@ pub fn launch(spec: &JobSpec, signals: &mut Signals, watcher: &mut dyn Watcher) 
             segment,
             recoveries: Vec::new(),
             recovering: false,
+            failed_after_finalize: None,
         };
         match job.run(&mut supervisor, signals, watcher)? {
             End::Job { code, reason } => {
@@ -151,6 +152,8 @@ struct Job<'a> {
     segment: JobSegment,
     recoveries: Vec<RecoveryLine>,
     recovering: bool,
+    /// A rank that left the job in good order and then failed by itself.
+    failed_after_finalize: Option<String>,
 }
 
 impl Job<'_> {
@@ -176,7 +179,9 @@ impl Job<'_> {
                 return Ok(End::Job { code: ExitCode::of_signal(signal), reason: Some(reason) });
             }
             if self.ranks.iter().all(Option::is_none) {
-                return Ok(End::Job { code: ExitCode::FINE, reason: None });
+                let reason = self.failed_after_finalize.take();
+                let code = if reason.is_some() { ExitCode::TROUBLE } else { ExitCode::FINE };
+                return Ok(End::Job { code, reason });
             }
             self.collect_reports(watcher, false);
             watcher.event(&Event::Tick { step: self.segment.open_step() });
@@ -205,7 +210,12 @@ impl Job<'_> {
         let verdict = supervisor.judge(rank, exit, standing);
         // The replacement is started before anything is printed.
         let replaced = match verdict {
-            Verdict::Finished => return Ok(None),
+            Verdict::Finished => {
+                if exit != Exit::Code(0) {
+                    self.failed_after_finalize = Some(format!("rank {rank} ended with {exit} after all ranks had finalized"));
+                }
+                return Ok(None);
+            }
             Verdict::Replace => Some(self.start(rank)?),
             _ => None,
         };
@@ -218,6 +228,7 @@ impl Job<'_> {
             }
             Verdict::End { reason, text } => {
                 self.segment.end(reason);
+                let text = self.segment.end_text().unwrap_or(text);
                 self.terminate(Signal::TERM, None)?;
                 return Ok(Some(End::Job { code: ExitCode::of_end(reason), reason: Some(format!("{text} (rank {rank}: {exit})")) }));
             }

@@ -8,7 +8,7 @@ use crate::run::leftovers;
 use anyhow::Context;
 use journal_core::error::EndReason;
 use journal_core::membership::{
-    Incarnation, JobOptions, MembershipError, Membership, Rank, RecoveryOutcome, RecoveryReport, ShmMembership,
+    BlobScope, Incarnation, JobOptions, MembershipError, Membership, Rank, RecoveryOutcome, RecoveryReport, ShmMembership,
 };
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
@@ -55,6 +55,12 @@ pub fn options(job: &str, nranks: u32, backend: &str, policy: &RecoveryPolicy) -
 }
 
 impl JobSegment {
+    /// What the rank that ended the job had to say about it.
+    pub fn end_text(&self) -> Option<String> {
+        let found = self.membership.find_blob(BlobScope::Permanent, journal_core::recovery::END_TEXT).ok()??;
+        Some(String::from_utf8_lossy(&found).into_owned())
+    }
+
     /// Creates it, after removing what a provably dead job of the same name has left.
     pub fn create(options: &JobOptions) -> anyhow::Result<Self> {
         leftovers::clear(&options.job)?;

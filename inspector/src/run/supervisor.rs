@@ -66,9 +66,11 @@ impl Supervisor {
         match standing.ended {
             // It died on its way out, with nothing left to do.
             Some(EndReason::Finished) => return Verdict::Finished,
+            // The others gave the set-up up because of a death: this may be that death, or one of them.
+            Some(EndReason::SetUpFailed) | None => {}
             Some(reason) => return Verdict::End { reason, text: reason.to_string() },
-            None => {}
         }
+        let is_consequence = standing.ended.is_some() && matches!(exit, Exit::Code(_));
         if !standing.joined && exit == Exit::Code(0) {
             let text = format!(
                 "rank {rank} exited with code 0 before it opened a session: the program does not use Rejoin, \
@@ -78,7 +80,7 @@ impl Supervisor {
         }
         self.deaths += 1;
         let place = if standing.setup_complete { Place::Step(standing.step) } else { Place::SetUp };
-        let again = self.last_place.insert(rank, place) == Some(place);
+        let again = !is_consequence && self.last_place.insert(rank, place) == Some(place);
         if self.deaths > self.max_recoveries {
             let text = format!("{} deaths, and --max-recoveries is {}", self.deaths, self.max_recoveries);
             return Verdict::End { reason: EndReason::TooManyRecoveries, text };
@@ -158,6 +160,17 @@ mod tests {
         let early = Standing { setup_complete: false, joined: false, ..IN_STEP };
         assert_eq!(supervisor.judge(0, Exit::Code(1), early), Verdict::RestartJob);
         assert_eq!(end(supervisor.judge(0, Exit::Code(1), early)), Some(EndReason::SameStepTwice));
+    }
+
+    #[test]
+    fn ranks_that_leave_a_failed_set_up_are_not_blamed_for_it() {
+        let mut supervisor = Supervisor::create(8);
+        let given_up = Standing { setup_complete: false, ended: Some(EndReason::SetUpFailed), ..IN_STEP };
+        for _ in 0..2 {
+            assert_eq!(supervisor.judge(0, Exit::Code(1), given_up), Verdict::RestartJob);
+        }
+        assert_eq!(supervisor.judge(1, KILLED, given_up), Verdict::RestartJob);
+        assert_eq!(end(supervisor.judge(1, KILLED, given_up)), Some(EndReason::SameStepTwice));
     }
 
     #[test]

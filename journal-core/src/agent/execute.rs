@@ -3,10 +3,11 @@
 use std::time::{Duration, Instant};
 
 use super::objects::Communicator;
-use super::{Agent, poll};
+use super::{Agent, group, poll, replaying};
 use crate::backend::{BackendKind, Copy, DevicePtr, LaunchShape, RealHandle};
 use crate::error::Error;
 use crate::handle::{HandleKind, VirtualHandle};
+use crate::membership::Membership;
 use crate::nccl::{Collective, Progress};
 use crate::request::{Call, ReduceOperator, Request};
 
@@ -22,7 +23,7 @@ pub type Value = u64;
 
 impl Agent {
     /// Executes `request` with its handles resolved. Runs inside the gate.
-    pub(super) fn execute(&self, request: &Request<'_>, host: HostMemory) -> Result<Value, Error> {
+    pub(crate) fn execute(&self, request: &Request<'_>, host: HostMemory) -> Result<Value, Error> {
         let device = &*self.device;
         let done = |r: Result<(), crate::backend::DeviceError>| r.map(|()| 0).map_err(Error::from);
         match request.call() {
@@ -171,8 +172,16 @@ impl Agent {
                 Ok(0)
             }
 
-            Call::GroupStart {} => self.nccl.start_group().map(|()| 0).map_err(Error::from),
-            Call::GroupEnd {} => self.nccl.end_group().map(|()| 0).map_err(Error::from),
+            Call::GroupStart {} => {
+                self.nccl.start_group()?;
+                group::enter();
+                Ok(0)
+            }
+            Call::GroupEnd {} => {
+                let (ended, used) = (self.nccl.end_group(), group::leave());
+                ended?;
+                used.iter().try_for_each(|communicator| self.settle(communicator)).map(|()| 0)
+            }
 
             Call::AllReduce { sendbuff: send, recvbuff: recv, count, datatype, op, comm, stream } => {
                 let op = self.operator(op)?;
@@ -218,7 +227,22 @@ impl Agent {
     }
 
     fn resolve(&self, handle: VirtualHandle, kind: HandleKind) -> Result<u64, Error> {
-        Ok(self.handles().resolve(handle, kind)?)
+        match self.handles().resolve(handle, kind) {
+            Ok(real) => Ok(real),
+            Err(error) if replaying::epoch().is_none() => Err(error.into()),
+            Err(error) => self.substitutes.get(handle).ok_or(Error::Handle(error)),
+        }
+    }
+
+    /// A wait of this thread is over without a result: the step is doomed, or the replay is.
+    fn interrupted(&self) -> bool {
+        match replaying::epoch() {
+            Some(epoch) => {
+                let now = self.membership.decision();
+                now.epoch != epoch || now.is_ended()
+            }
+            None => self.moved(),
+        }
     }
 
     /// A stream argument: NULL is the default stream, a foreign one is passed through.
@@ -276,13 +300,16 @@ impl Agent {
         } else {
             self.device.stream_native(real_stream)
         };
-        self.settle(&communicator)?;
         let guard = communicator.lock();
         let real = guard.as_ref().ok_or_else(|| self.doomed())?;
         real.enqueue(call, native)?;
         drop(guard);
         communicator.mark_used();
         self.fingerprint.note(communicator.clique, &call);
+        // The launch comes later than the call: what the application enqueues next must not overtake it.
+        if !group::defers(&communicator) {
+            self.settle(&communicator)?;
+        }
         Ok(0)
     }
 
@@ -337,12 +364,12 @@ impl Agent {
     /// completes too, with garbage.
     pub(crate) fn wait_stream(&self, stream: RealHandle) -> Result<(), Error> {
         self.wait("a stream", || Ok(self.device.stream_query(stream)?))?;
-        if self.moved() { Err(self.doomed()) } else { Ok(()) }
+        if self.interrupted() { Err(self.doomed()) } else { Ok(()) }
     }
 
     fn wait(&self, what: &str, done: impl FnMut() -> Result<bool, Error>) -> Result<(), Error> {
         let deadline = Instant::now() + self.peer_timeout;
-        poll::until(&*self.device, &|| what.to_owned(), deadline, &|| self.moved(), done).map_err(|error| match error {
+        poll::until(&*self.device, &|| what.to_owned(), deadline, &|| self.interrupted(), done).map_err(|error| match error {
             Error::Redo => self.doomed(),
             other => other,
         })

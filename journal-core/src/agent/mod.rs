@@ -1,10 +1,13 @@
 //! The agent executes requests: gate, resolve, record, execute, store the result.
 
 mod execute;
+mod failure;
 pub mod gate;
+mod group;
 pub mod objects;
 pub mod phase;
 pub mod poll;
+pub(crate) mod replaying;
 
 pub use execute::{HostMemory, Value};
 pub use objects::Communicator;
@@ -16,11 +19,12 @@ use std::time::Duration;
 use crate::backend::{Device, DevicePtr};
 use crate::error::Error;
 use crate::handle::{HandleKind, HandleTable, VirtualHandle};
+use crate::journal::store::Memory;
 use crate::journal::{Journal, Region};
-use crate::membership::{Epoch, Incarnation, Membership, MembershipError, Rank, ShmMembership};
+use crate::membership::{Epoch, Incarnation, JobPolicy, Membership, MembershipError, Rank, ShmMembership};
 use crate::nccl::NcclLibrary;
 use crate::recovery::fingerprint::Fingerprint;
-use crate::request::{Class, EncodedHeader, OpCode, Request};
+use crate::request::{Class, EncodedHeader, OpCode, Request, Rule, Stage};
 use crate::session::fault::{Fault, FaultPlan, kill_self};
 use crate::sync::{AtomicU32, Ordering};
 
@@ -44,8 +48,15 @@ pub struct Agent {
     faults: FaultPlan,
     step_allocations: Mutex<Vec<(DevicePtr, u64)>>,
     freed_after_quiesce: Mutex<Vec<DevicePtr>>,
+    pub(crate) substitutes: replaying::Substitutes,
+    /// The device was lost in a step of this rank: whatever the phase says, the step is over for it.
+    device_lost: AtomicU32,
+    await_replay: std::sync::OnceLock<AwaitReplay>,
     unique_ids: AtomicU32,
 }
+
+/// Waits until recovery has issued the open step again; false: the application has to run it again.
+pub(crate) type AwaitReplay = Box<dyn Fn() -> Result<bool, Error> + Send + Sync>;
 
 /// What an [`Agent`] is made of.
 #[allow(missing_docs)]
@@ -82,12 +93,16 @@ impl Agent {
             faults: parts.faults,
             step_allocations: Mutex::default(),
             freed_after_quiesce: Mutex::default(),
+            substitutes: replaying::Substitutes::default(),
+            device_lost: AtomicU32::new(0),
+            await_replay: std::sync::OnceLock::new(),
             unique_ids: AtomicU32::new(0),
         }
     }
 
     /// The handle table of this rank.
-    pub fn handles(&self) -> &HandleTable {
+    #[inline]
+    pub fn handles(&self) -> HandleTable<'_, Memory> {
         self.journal.handles()
     }
 
@@ -111,6 +126,9 @@ impl Agent {
     pub fn moved(&self) -> bool {
         let decision = self.membership.decision();
         if decision.is_ended() {
+            return true;
+        }
+        if self.device_lost.load(Ordering::Acquire) != 0 {
             return true;
         }
         u32::from(decision.epoch.0) != self.live_epoch.load(Ordering::Acquire)
@@ -138,20 +156,34 @@ impl Agent {
             return Ok(0);
         }
         // A rank that saw GO finishes its optimizer behind a gate that recovery closes only after the commit.
-        let _pass = self.gate.enter().ok_or_else(|| self.doomed())?;
-        if self.moved() {
-            return Err(self.doomed());
+        let mut pass = self.gate.enter();
+        while pass.is_none() || self.moved() {
+            drop(pass);
+            self.wait_for_replay()?;
+            pass = self.gate.enter();
         }
         let record = match row.class {
             Class::Query => None,
             _ => {
                 let mut header = EncodedHeader::new();
-                Some(self.journal.append(self.region(), request.code(), 0, &request.encode_into(&mut header))?)
+                Some(self.journal.append(self.region_of(request), request.code(), 0, &request.encode_into(&mut header))?)
             }
         };
-        let outcome = self.execute(request, host);
+        let mut outcome = self.execute(request, host);
+        if let Err(error) = outcome {
+            outcome = Err(self.escalate(error));
+        }
         if let Some(record) = record {
             self.journal.complete(record, result_word(&outcome));
+        }
+        if let Err(Error::Redo) = outcome {
+            drop(pass);
+            self.wait_for_replay()?;
+            // The replay has issued what it replays, this request among it.
+            outcome = match request.rule(Stage::Step) {
+                Rule::Skip => self.execute(request, host),
+                _ => Ok(0),
+            };
         }
         if let (Phase::InStep(step), Ok(value)) = (phase, &outcome) {
             self.after_step_request(request, *value, step);
@@ -193,9 +225,28 @@ impl Agent {
         if self.phase.get() == Phase::SetUp { Region::Setup } else { Region::Step }
     }
 
+    /// What lives longer than a step is kept longer: objects made or destroyed outside of steps, and objects
+    /// of the set-up that a step destroys (a replay of the open step leaves those out by their sequence).
+    fn region_of(&self, request: &Request<'_>) -> Region {
+        let class = request.row().class;
+        match self.phase.get() {
+            Phase::InStep(_) if class == Class::Teardown && !self.is_of_this_step(request) => Region::Setup,
+            Phase::InStep(_) => Region::Step,
+            _ if matches!(class, Class::Setup | Class::Teardown) => Region::Setup,
+            _ => self.region(),
+        }
+    }
+
+    fn is_of_this_step(&self, request: &Request<'_>) -> bool {
+        match request.call() {
+            crate::request::Call::MemFree { address } => self.lock_allocations().iter().any(|(a, _)| *a == address),
+            _ => false,
+        }
+    }
+
     /// Copies to the device are recorded with their bytes, not by their digest.
     pub(crate) fn records_bytes(&self) -> bool {
-        self.phase.get() == Phase::SetUp
+        self.phase.get() == Phase::SetUp || self.membership.options().policy == JobPolicy::Replay
     }
 
     /// Ordinal of the next unique id of this rank.
@@ -224,7 +275,11 @@ impl Agent {
         if request.op() == OpCode::AllReduce && !self.faults.is_empty() {
             match self.faults.take(step) {
                 Some(Fault::Kill { delay }) => kill_self(delay, || self.membership.note_kill_time()),
-                Some(Fault::FailDevice) | None => {}
+                Some(Fault::FailDevice) => {
+                    self.membership.note_kill_time();
+                    let _ = self.device.inject_failure("told to fail by REJOIN_FAULT");
+                }
+                None => {}
             }
         }
     }

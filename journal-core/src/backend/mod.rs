@@ -183,6 +183,11 @@ pub trait Device: Send + Sync + 'static {
     fn window(&self) -> Window;
     /// Makes the device current for this thread (`cuCtxSetCurrent`; nothing on the host).
     fn make_current(&self) -> DeviceResult<()>;
+    /// Makes the device fail as a GPU does, for tests. Only the host backend can.
+    fn inject_failure(&self, reason: &str) -> DeviceResult<()> {
+        let _ = reason;
+        Err(DeviceError::Invalid { call: "inject_failure", reason: "only the host backend can be told to fail".into() })
+    }
     /// Drops all memory, streams, events and modules and makes the device usable again.
     fn reset(&self) -> DeviceResult<()>;
 

@@ -17,3 +17,14 @@ pub enum HandleKind {
     Window = 10,
     User = 11,
 }
+
+impl HandleKind {
+    /// The kind with this number.
+    #[inline]
+    pub fn from_number(number: u8) -> Option<Self> {
+        use HandleKind::*;
+        const ALL: [HandleKind; 11] =
+            [Communicator, Stream, Event, Module, Function, GraphExec, Library, RedOp, Registration, Window, User];
+        ALL.get(usize::from(number).checked_sub(1)?).copied()
+    }
+}

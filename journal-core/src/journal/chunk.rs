@@ -5,7 +5,7 @@
 
 use super::layout::{ChunkClass, ChunkId};
 use super::store::Store;
-use crate::sync::{Ordering, Words, fence};
+use crate::sync::{Ordering, Words, ordered_fence};
 
 /// Claims `count` consecutive chunks for `owner` (slot + 1, or OWNER_JOURNAL), or says that there are none.
 /// Bounded by the number of chunks.
@@ -52,10 +52,11 @@ fn open<W: Words>(store: &Store<W>, id: ChunkId, class: ChunkClass, count: u32) 
 /// Gives a chunk a new life: readers that are still in it see the new opening sequence and discard.
 pub fn reopen<W: Words>(store: &Store<W>, id: ChunkId) {
     let now = store.sequence().load(Ordering::Acquire);
-    store.chunk(id).open_seq().store(now, Ordering::Relaxed);
+    // SYNC: Release; pairs with the Acquire in scan.rs: who sees the new life sees that the head has moved.
+    store.chunk(id).open_seq().store(now, Ordering::Release);
     // SYNC: Release fence; pairs with the Acquire fence in scan.rs: a reader that saw anything written below
     // sees the new opening sequence.
-    fence(Ordering::Release);
+    ordered_fence("chunk reopen", Ordering::Release);
     store.word(store.chunk_at(id)).store(0, Ordering::Relaxed);
 }
 

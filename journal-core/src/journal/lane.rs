@@ -13,7 +13,7 @@ use super::layout::{
 };
 use super::store::Store;
 use super::{Region, Sequence};
-use crate::sync::{AtomicU64, Ordering, Words};
+use crate::sync::{AtomicU64, Ordering, Words, ordered};
 
 /// Names a committed record, to store its result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -139,12 +139,12 @@ impl Lane {
         header[0].store(PENDING, Ordering::Relaxed);
         // SYNC: Release half orders PENDING before the number is taken; pairs with the Acquire load of the limit in
         // scan.rs: whoever sees a higher limit sees this lane PENDING or COMMITTED.
-        let sequence = store.sequence().fetch_add(1, Ordering::AcqRel);
+        let sequence = store.sequence().fetch_add(1, ordered("lane sequence", Ordering::AcqRel));
         let commit = COMMITTED | sequence;
         let check = u64::from(finish(crc.word(state, commit))) | u64::from(self.slot) << 32;
         header[2].store(check | u64::from(RECORD_VERSION) << 48, Ordering::Relaxed);
         // SYNC: Release; pairs with the Acquire of the commit word in scan.rs.
-        header[0].store(commit, Ordering::Release);
+        header[0].store(commit, ordered("lane commit", Ordering::Release));
 
         tail.at = at + need;
         tail.last_seq = sequence;

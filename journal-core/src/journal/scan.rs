@@ -14,7 +14,7 @@ use super::layout::{
 use super::record::{Outcome, RecordView};
 use super::store::{ChunkWords, Store};
 use super::{Region, Sequence};
-use crate::sync::{Ordering, Words, fence};
+use crate::sync::{Ordering, Words, ordered, ordered_fence};
 
 /// The walk met a chunk that its owner recycled meanwhile: drop what the lane gave and walk it again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -83,7 +83,7 @@ impl<'a> Life<'a> {
     /// Whether everything read since `of` belongs to the same life of the chunk.
     fn goes_on(&self) -> bool {
         // SYNC: Acquire fence; pairs with the Release fence in chunk.rs::reopen.
-        fence(Ordering::Acquire);
+        ordered_fence("scan life", Ordering::Acquire);
         self.entry.open_seq().load(Ordering::Relaxed) == self.open_seq
             && self.entry.owner().load(Ordering::Relaxed) == self.owner
     }
@@ -96,6 +96,12 @@ pub struct Scratch {
     arena: Vec<u64>,
 }
 
+/// One above the last sequence number taken: every lower one's lane shows PENDING or COMMITTED to a later walk.
+pub fn limit<W: Words>(store: &Store<W>) -> u64 {
+    // SYNC: Acquire; pairs with the Release half of the fetch_add in lane.rs.
+    store.sequence().load(ordered("scan limit", Ordering::Acquire))
+}
+
 /// Walks the chain of `slot` in `region` from its head. Bounded by the chunks of the journal.
 pub fn walk<W: Words, V: Visit>(
     store: &Store<W>,
@@ -104,8 +110,23 @@ pub fn walk<W: Words, V: Visit>(
     scratch: &mut Scratch,
     visit: &mut V,
 ) -> Result<End, Stop> {
+    let head = store.head(slot, region);
     // SYNC: Acquire; pairs with the Release of the head in lane.rs.
-    let mut link = store.head(slot, region).load(Ordering::Acquire);
+    let first = head.load(Ordering::Acquire);
+    let end = walk_from(store, slot, region, first, scratch, visit)?;
+    // A chain entered through a chunk that was given back and linked again further on lacks what lies between. Whoever
+    // saw such a chunk's new life acquired what its owner did before: the head has moved.
+    if head.load(Ordering::Relaxed) == first { Ok(end) } else { Err(Stop::Recycled) }
+}
+
+fn walk_from<W: Words, V: Visit>(
+    store: &Store<W>,
+    slot: u16,
+    region: Region,
+    mut link: u64,
+    scratch: &mut Scratch,
+    visit: &mut V,
+) -> Result<End, Stop> {
     let mut end = End { state: EndState::Empty, at: 0, chunk: None, last_seq: 0, shape: 0 };
     let mut previous = 0;
     let mut hops = store.chunk_count();
@@ -157,16 +178,20 @@ impl<W: Words> Chunk<'_, W> {
             let damaged = || Walked { end: end(EndState::Damaged, 0), next: 0 };
             let words = self.store.words(at, 4.min((limit - at) as usize / 8));
             // SYNC: Acquire; pairs with the Release of the commit in lane.rs: header and payload are whole.
-            let commit = words[0].load(Ordering::Acquire);
+            let commit = words[0].load(ordered("scan commit", Ordering::Acquire));
             let shape = words.get(1).map_or(0, |word| word.load(Ordering::Relaxed));
             match Commit::of(commit) {
                 Commit::Committed(sequence) => {
+                    if last_seq == 0 && sequence < life.open_seq {
+                        // Of an earlier life: the chunk was reopened, and this is where its next record goes.
+                        return if life.goes_on() { Ok(Walked { end: end(EndState::Empty, 0), next: 0 }) } else { Err(Stop::Recycled) };
+                    }
                     let len = shape & 0xFFFF_FFFF;
                     let fits = at + record_bytes(len) + 8 <= limit;
                     if !fits || sequence <= previous || sequence < life.open_seq {
                         return if life.goes_on() { Ok(damaged()) } else { Err(Stop::Recycled) };
                     }
-                    if !self.committed(at, commit, sequence, &life, scratch, visit)? {
+                    if !self.committed(at, (commit, shape), sequence, &life, scratch, visit)? {
                         return Err(Stop::Visitor);
                     }
                     at += record_bytes(len);
@@ -196,14 +221,14 @@ impl<W: Words> Chunk<'_, W> {
     fn committed<V: Visit>(
         &self,
         at: u64,
-        commit: u64,
+        (commit, shape): (u64, u64),
         sequence: u64,
         life: &Life<'_>,
         scratch: &mut Scratch,
         visit: &mut V,
     ) -> Result<bool, Stop> {
+        // The shape is the one whose length was checked: a recycled chunk may hold other bytes by now.
         let header = self.store.words(at, 4);
-        let shape = header[1].load(Ordering::Relaxed);
         let check = header[2].load(Ordering::Relaxed);
         // SYNC: Acquire; pairs with the Release in lane.rs::complete.
         let result = header[3].load(Ordering::Acquire);

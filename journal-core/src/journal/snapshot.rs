@@ -1,7 +1,7 @@
 //! One look at a journal: all records that count, in order, and what became of each lane.
 
 use super::layout::{
-    DROPPED, FINISHED, INCOMPLETE_FROM, SLOT_DEATHS, SLOT_LOST, SLOT_OWNER, SLOT_STATE,
+    DROPPED, FINISHED, INCOMPLETE_FROM, PENDING, SLOT_DEATHS, SLOT_LOST, SLOT_OWNER, SLOT_STATE,
 };
 use super::lock::{self, Holder};
 use super::arena::Run;
@@ -142,15 +142,15 @@ pub(super) fn take(store: &Store<Memory>, identity: &JournalIdentity, futex_offs
         }
         if left == 0 {
             // Steps end faster than we can look: what counts by the newest boundary is still right.
-            let step = snapshot.step.into_iter().filter(|r| r.sequence >= now.sequence).collect();
-            return Snapshot { step, boundary: now, ..snapshot };
+            let step: Vec<_> = snapshot.step.into_iter().filter(|r| r.sequence >= now.sequence).collect();
+            let missing = gaps(now.sequence.0.max(1), snapshot.limit.0, &snapshot.setup, &step);
+            return Snapshot { step, missing, boundary: now, ..snapshot };
         }
     }
 }
 
 fn take_at(store: &Store<Memory>, identity: &JournalIdentity, futex_offset: u8, boundary: Boundary) -> Snapshot {
-    // SYNC: Acquire; pairs with the AcqRel fetch_add of lane.rs: every lower number's lane shows PENDING or COMMITTED.
-    let limit = store.sequence().load(Ordering::Acquire);
+    let limit = scan::limit(store);
     let mut scratch = Scratch::default();
     let mut lanes = Vec::new();
     let mut found = [Vec::new(), Vec::new()];
@@ -168,10 +168,13 @@ fn take_at(store: &Store<Memory>, identity: &JournalIdentity, futex_offset: u8, 
             unfinished.append(&mut collected.unfinished);
             match end {
                 Some(end) if end.state == EndState::Pending => {
-                    // Asked after the walk: an owner that was alive then cannot have died before it.
-                    let outcome = match lock::holder(store, store.base().slot(slot), futex_offset) {
-                        Holder::Alive(_) => Outcome::InFlight,
-                        Holder::Died | Holder::Nobody => Outcome::Torn,
+                    // Asked after the walk: an owner that is alive now was alive then. One that is gone may have
+                    // finished the record first.
+                    let holder = lock::holder(store, store.base().slot(slot), futex_offset);
+                    let still = store.word(end.at).load(Ordering::Acquire) == PENDING;
+                    let outcome = match holder {
+                        Holder::Died | Holder::Nobody if still => Outcome::Torn,
+                        _ => Outcome::InFlight,
                     };
                     let limit = end.chunk.map_or(0, |id| store.chunk_at(id) + store.base().chunk_bytes);
                     let torn =

@@ -3,7 +3,7 @@
 use super::layout::{BOUNDARIES, LIVE_AT};
 use super::store::Store;
 use super::Sequence;
-use crate::sync::{Ordering, Words, fence};
+use crate::sync::{Ordering, Words, ordered};
 
 /// Where the open step begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,13 +28,12 @@ impl Boundary {
     pub fn read<W: Words>(store: &Store<W>) -> Self {
         loop {
             // SYNC: Acquire; pairs with the Release in `advance`: the entry is whole.
-            let count = store.boundary().load(Ordering::Acquire);
+            let count = store.boundary().load(ordered("boundary count", Ordering::Acquire));
             let words = store.words(entry(count), 2);
-            let sequence = Sequence(words[0].load(Ordering::Relaxed));
-            let next_step = words[1].load(Ordering::Relaxed);
-            // SYNC: Acquire fence; pairs with the Release fence in `advance`: an entry that is being rewritten
-            // shows a higher count.
-            fence(Ordering::Acquire);
+            // SYNC: Acquire; pairs with the Release in `advance`: who sees a rewritten word sees the higher count that
+            // stood before it was rewritten.
+            let sequence = Sequence(words[0].load(ordered("boundary read", Ordering::Acquire)));
+            let next_step = words[1].load(ordered("boundary read", Ordering::Acquire));
             if store.boundary().load(Ordering::Relaxed) == count {
                 return Self { count, sequence, next_step: (next_step != 0).then_some(next_step) };
             }
@@ -50,12 +49,11 @@ impl Boundary {
         // SYNC: Acquire; pairs with the appends' fetch_add: what happened before this call has lower numbers.
         let sequence = Sequence(store.sequence().load(Ordering::Acquire));
         let words = store.words(entry(count), 2);
-        // SYNC: Release fence; pairs with the Acquire fence in `read`.
-        fence(Ordering::Release);
-        words[0].store(sequence.0, Ordering::Relaxed);
-        words[1].store(next_step.unwrap_or(0), Ordering::Relaxed);
+        // SYNC: Release; pairs with the Acquire in `read`.
+        words[0].store(sequence.0, ordered("boundary rewrite", Ordering::Release));
+        words[1].store(next_step.unwrap_or(0), ordered("boundary rewrite", Ordering::Release));
         // SYNC: Release; pairs with the Acquire in `read`. This store is the commit.
-        store.boundary().store(count, Ordering::Release);
+        store.boundary().store(count, ordered("boundary move", Ordering::Release));
         Self { count, sequence, next_step }
     }
 }

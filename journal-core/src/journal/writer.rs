@@ -14,6 +14,7 @@ use super::{
     Boundary, JournalIdentity, Prepared, Region, SegmentError, SegmentName, Sequence, SharedSegment, Snapshot, arena,
     claim, context, header, prepared, snapshot,
 };
+use crate::handle::HandleTable;
 use crate::sync::Ordering;
 use crate::sync::robust::Lock;
 
@@ -67,6 +68,7 @@ pub(crate) struct Shared {
     pub(super) identity: JournalIdentity,
     pub(super) futex_offset: u8,
     pub(super) crc: Option<Hardware>,
+    handle_hint: std::sync::atomic::AtomicU32,
 }
 
 /// An open journal. Clones are the same journal; any thread may append, each gets a lane of its own at its first
@@ -123,6 +125,7 @@ impl Journal {
             identity: checked.identity,
             futex_offset: checked.futex_offset,
             crc: Hardware::detect(),
+            handle_hint: std::sync::atomic::AtomicU32::new(0),
         });
         Ok(Self { shared, _open: Arc::new(Open(id)) })
     }
@@ -205,6 +208,12 @@ impl Journal {
     /// The PREPARED content for `step`.
     pub fn prepared_read(&self, step: u32) -> Option<Prepared> {
         prepared::read(&self.shared.store, step)
+    }
+
+    /// The handle table of this rank.
+    #[inline]
+    pub fn handles(&self) -> HandleTable<'_, Memory> {
+        HandleTable::new(&self.shared.store, &self.shared.handle_hint)
     }
 
     /// What a reader would see now.

@@ -79,7 +79,7 @@ const PARENT: u64 = 40;
 const ORDINAL_COLOR: u64 = 56;
 const CONFIG: u64 = 64;
 const MEMBERS: u64 = CONFIG + CONFIG_BYTES as u64;
-const _: () = assert!(MEMBERS % 64 == 0);
+const _: () = assert!(MEMBERS.is_multiple_of(64));
 
 const ROOT: u64 = 1;
 const SPLIT: u64 = 2;

@@ -90,9 +90,9 @@ const RANK_BYTES: u64 = RANK_MUTEXES + PLACES as u64 * ROBUST_MUTEX_BYTES;
 const _: () = {
     assert!(AT_BACKEND + BACKEND_BYTES as u64 <= HEADER_BYTES);
     assert!(AT_LAUNCHER_MUTEX + ROBUST_MUTEX_BYTES <= AT_OUTCOMES);
-    assert!(AT_RANKS % 128 == 0 && RANK_BYTES % 128 == 0 && RANK_MUTEXES % 64 == 0);
+    assert!(AT_RANKS.is_multiple_of(128) && RANK_BYTES.is_multiple_of(128) && RANK_MUTEXES.is_multiple_of(64));
     assert!(RANK_BYTES == 0x300 && AT_RANKS == 0x600);
-    assert!(AREAS_BYTES % 64 == 0 && report::REPORT_BYTES % 64 == 0 && report::SHARES_BYTES % 64 == 0);
+    assert!(AREAS_BYTES.is_multiple_of(64) && report::REPORT_BYTES.is_multiple_of(64) && report::SHARES_BYTES.is_multiple_of(64));
     // The launcher's slot number must differ from "none".
     assert!(MAX_RANKS < super::Decision::NO_SLOT as u32);
 };

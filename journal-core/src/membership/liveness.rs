@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use super::layout::AT_LAUNCHER_STATE;
 use super::memory::block_signals;
-use super::shm::Shared;
+use super::shared::Shared;
 use super::{Cause, Failure, Incarnation, MembershipError, Rank};
 use crate::sync::robust::{Lock, RobustMutex};
 use crate::sync::{Ordering, Words};

@@ -1,5 +1,6 @@
 //! The mapped members segment: its mutexes, its event counter, and the clock all ranks share.
 
+use core::sync::atomic::AtomicU32;
 use std::time::{Duration, Instant};
 
 use super::layout::{AT_EVENT, AT_LAUNCHER_MUTEX, Layout};
@@ -7,7 +8,7 @@ use super::seat::PLACES;
 use super::{Incarnation, MembershipError, Rank};
 use crate::journal::SharedSegment;
 use crate::sync::robust::{Holder, ROBUST_MUTEX_BYTES, RobustMutex};
-use crate::sync::{AtomicU32, AtomicU64, Ordering, Words, futex};
+use crate::sync::{AtomicU64, Ordering, Words, futex};
 
 /// The segment and where everything is in it.
 #[derive(Debug)]
@@ -27,19 +28,13 @@ impl Memory {
         self.segment.is_writable()
     }
 
-    /// The event counter. Only ever accessed as these 32 bits.
-    #[cfg(not(loom))]
+    /// The event counter. Only ever accessed as these 32 bits. A real atomic under loom too: it is a futex.
     fn event_word(&self) -> &AtomicU32 {
         // SAFETY: within the segment (`new` checked its length against the layout).
         let at = unsafe { self.segment.base().add(AT_EVENT as usize) };
         // SAFETY: 4-aligned (the base is page-aligned), mapped for as long as `self` lives; every access of any
         // process is an atomic one of this size.
         unsafe { AtomicU32::from_ptr(at.cast()) }
-    }
-
-    #[cfg(loom)]
-    fn event_word(&self) -> &AtomicU32 {
-        panic!("mapped memory cannot stand under loom's atomics")
     }
 
     pub(super) fn event(&self) -> u32 {

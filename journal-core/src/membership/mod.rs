@@ -10,6 +10,7 @@
 //! blob       small bytes under (scope, key)
 //! clique     the communicators of the job, in creation order
 //! report     what happened in each recovery
+//! header     what is fixed for a job
 //! shm        all of it in one shared-memory segment: `ShmMembership`
 //! ```
 //!
@@ -23,12 +24,15 @@ pub mod clique;
 pub mod decision;
 mod error;
 pub mod failed;
+mod header;
 pub mod layout;
 mod liveness;
 #[allow(unsafe_code)]
 mod memory;
 pub mod report;
 pub mod seat;
+mod protocols;
+mod shared;
 pub mod shm;
 
 use core::fmt;
@@ -40,11 +44,12 @@ pub use clique::{Clique, CliqueDescription, CliqueKind};
 pub use decision::{CommitOutcome, Decision, DecisionState, ProposeOutcome, Verdict, VoteOutcome};
 pub use error::MembershipError;
 pub use failed::{Cause, FailedSet, Failure};
-pub use report::{Contribution, FailedRank, RecoveryOutcome, RecoveryReport, StageTimes};
-pub use seat::{ExitEvidence, Identity, Seat, SeatState};
+pub use header::{JobOptions, JobPolicy, JobStrategy};
 pub use liveness::LauncherState;
 pub use memory::monotonic_ns;
-pub use shm::{JobOptions, JobPolicy, JobStrategy, ShmMembership};
+pub use report::{Contribution, FailedRank, RecoveryOutcome, RecoveryReport, StageTimes};
+pub use seat::{ExitEvidence, Identity, Seat, SeatState};
+pub use shm::ShmMembership;
 
 /// Most ranks of a job.
 pub const MAX_RANKS: u32 = 1024;

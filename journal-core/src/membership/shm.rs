@@ -4,107 +4,22 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::barrier::{BarrierOutcome, Barriers, STAGES, Stage};
-use super::blob::{BlobScope, Blobs};
-use super::clique::Cliques;
-use super::decision::{Decisions, ProposeOutcome, Verdict, VoteOutcome};
+use super::blob::BlobScope;
+use super::header::{JobOptions, initialise, open_memory};
 use super::layout::*;
 use super::liveness::{self, LauncherState, Threads};
-use super::memory::{Memory, monotonic_ns};
-use super::report::Reports;
+use super::memory::monotonic_ns;
+use super::shared::Shared;
 use super::{
-    Clique, CliqueDescription, CommitOutcome, Contribution, Decision, Epoch, ExitEvidence, FailedSet, Failure, Identity,
-    Incarnation, Membership, MembershipError, Rank, RankSet, RecoveryReport, Seat, SeatState, Step,
+    Cause, Clique, CliqueDescription, Contribution, Decision, Epoch, ExitEvidence, Failure,
+    Identity, Incarnation, Membership, MembershipError, Rank, RankSet, RecoveryReport, Seat, SeatState, Step,
 };
 use crate::journal::{SegmentError, SegmentName, SharedSegment};
 use crate::sync::robust::Holder;
 use crate::sync::{Ordering, Words};
 
-/// How communicators are rebuilt.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[repr(u8)]
-#[allow(missing_docs)]
-pub enum JobStrategy {
-    Auto = 1,
-    Reinit = 2,
-    Grow = 3,
-    NewRank = 4,
-}
-
-impl JobStrategy {
-    /// As in `--strategy` and in reports.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Auto => "auto",
-            Self::Reinit => "reinit",
-            Self::Grow => "grow",
-            Self::NewRank => "new-rank",
-        }
-    }
-
-    pub(super) fn from_number(number: u64) -> Option<Self> {
-        [Self::Auto, Self::Reinit, Self::Grow, Self::NewRank].into_iter().find(|strategy| *strategy as u64 == number)
-    }
-}
-
-/// What happens to a doomed step.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[repr(u8)]
-pub enum JobPolicy {
-    /// The application runs it again.
-    Redo = 1,
-    /// Rejoin issues its requests again.
-    Replay = 2,
-}
-
-impl JobPolicy {
-    /// As in `--policy`.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Redo => "redo",
-            Self::Replay => "replay",
-        }
-    }
-}
-
-/// What is fixed for a job. The launcher gives it; everybody else reads it from the segment.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct JobOptions {
-    /// Name, [A-Za-z0-9_-]{1,64}.
-    pub job: String,
-    /// Ranks, 1 to 1,024.
-    pub nranks: u32,
-    /// Tells this job from an earlier one of the same name.
-    pub uuid: [u8; 16],
-    /// How communicators are rebuilt.
-    pub strategy: JobStrategy,
-    /// What happens to a doomed step.
-    pub policy: JobPolicy,
-    /// Survivors above a failed rank move down by one in rebuilt communicators.
-    pub renumber: bool,
-    /// Recoveries before the job gives up.
-    pub max_recoveries: u32,
-    /// Deadline of each stage of a recovery.
-    pub stage_timeout: Duration,
-    /// A rank that is behind all others for this long is declared hung; `None`: never.
-    pub hang_timeout: Option<Duration>,
-    /// Name of the backend, at most 64 bytes.
-    pub backend: String,
-}
-
-/// What all threads of a process share.
-#[derive(Debug)]
-pub(super) struct Shared {
-    pub(super) memory: Memory,
-    options: JobOptions,
-    /// One proposal slot a process: one thread proposes at a time.
-    proposing: Mutex<()>,
-    /// One set of blob areas a rank: one thread publishes at a time.
-    publishing: Mutex<()>,
-}
-
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Role {
+pub(super) enum Role {
     Launcher,
     Member { rank: Rank, incarnation: Incarnation, pid: u32 },
     Observer,
@@ -115,109 +30,13 @@ enum Role {
 /// Dropping a member that has not left ends its part: the others see it fail.
 #[derive(Debug)]
 pub struct ShmMembership {
-    shared: Arc<Shared>,
-    role: Role,
+    pub(super) shared: Arc<Shared>,
+    pub(super) role: Role,
     threads: Mutex<Option<Threads>>,
 }
 
 /// How long a process waits for its own mutex, which only somebody who looks at it may hold for a moment.
 const OWN_MUTEX_LIMIT: Duration = Duration::from_secs(30);
-
-impl Shared {
-    fn decisions(&self) -> Decisions<'_, Memory> {
-        Decisions::new(&self.memory, self.memory.layout.decision())
-    }
-
-    fn barriers(&self) -> Barriers<'_, Memory> {
-        Barriers::new(&self.memory, self.memory.layout.barrier())
-    }
-
-    fn blobs(&self) -> Blobs<'_, Memory> {
-        Blobs::new(&self.memory, self.memory.layout.blobs(), self.memory.layout.nranks)
-    }
-
-    fn cliques(&self) -> Cliques<'_, Memory> {
-        Cliques::new(&self.memory, self.memory.layout.cliques(), self.memory.layout.nranks)
-    }
-
-    fn reports(&self) -> Reports<'_, Memory> {
-        let (ring, shares) = self.memory.layout.reports();
-        Reports::new(&self.memory, ring, shares, self.memory.layout.nranks)
-    }
-
-    fn seat(&self, rank: Rank) -> Seat {
-        self.memory.layout.seats().load(&self.memory, rank)
-    }
-
-    fn failed_set(&self, decision: &Decision) -> Result<FailedSet, MembershipError> {
-        let moved = |found| MembershipError::Moved { expected: decision.epoch, found };
-        self.decisions().failed_set(decision).map_err(moved)
-    }
-
-    /// The failed set under recovery: empty when none is.
-    fn known_failures(&self, decision: &Decision) -> Result<FailedSet, MembershipError> {
-        if decision.is_failed() { self.failed_set(decision) } else { Ok(FailedSet::default()) }
-    }
-
-    /// Swaps to the next epoch with what is known and `more`.
-    fn propose(&self, slot: u16, now: Decision, more: &[Failure]) -> Result<ProposeOutcome, MembershipError> {
-        let mut set = match self.known_failures(&now) {
-            Ok(set) => set,
-            Err(MembershipError::Moved { found, .. }) => return Ok(ProposeOutcome::Lost(found)),
-            Err(error) => return Err(error),
-        };
-        for failure in more {
-            set.add(*failure);
-        }
-        let parity = u64::from(now.epoch.0 & 1 ^ 1);
-        self.memory.word(AT_PROPOSED + parity * 8).store(monotonic_ns(), Ordering::Relaxed);
-        let outcome =
-            self.decisions().propose(slot, now.epoch, &set).ok_or(MembershipError::EpochsExhausted)?;
-        if let ProposeOutcome::Won(_) = outcome {
-            self.decisions().mark_dead(&set);
-            self.memory.signal();
-        }
-        Ok(outcome)
-    }
-
-    pub(super) fn report_failures(&self, slot: u16, failures: &[Failure]) -> Result<Decision, MembershipError> {
-        let _one = self.proposing.lock().unwrap_or_else(PoisonError::into_inner);
-        loop {
-            let now = self.decisions().load();
-            if now.is_ended() {
-                return Ok(now);
-            }
-            let known = match self.known_failures(&now) {
-                Ok(known) => known,
-                Err(MembershipError::Moved { .. }) => continue,
-                Err(error) => return Err(error),
-            };
-            let news: Vec<Failure> = failures.iter().filter(|f| self.is_news(f, &known)).copied().collect();
-            if news.is_empty() {
-                // Whoever proposed it may have died before it marked the seats.
-                self.decisions().mark_dead(&known);
-                return Ok(now);
-            }
-            if let ProposeOutcome::Won(next) = self.propose(slot, now, &news)? {
-                return Ok(next);
-            }
-        }
-    }
-
-    /// Neither known, nor of a process that was replaced already (a seat is given on only after its holder's failure
-    /// was proposed), nor of one that left.
-    fn is_news(&self, failure: &Failure, known: &FailedSet) -> bool {
-        if failure.rank.0 >= self.memory.layout.nranks || known.covers(failure) {
-            return false;
-        }
-        let seat = self.seat(failure.rank);
-        seat.incarnation == failure.incarnation && !matches!(seat.state, SeatState::Empty | SeatState::Left)
-    }
-
-    fn ended(&self) -> MembershipError {
-        MembershipError::Ended { code: self.memory.word(AT_END).load(Ordering::Acquire) as u32 }
-    }
-}
 
 impl ShmMembership {
     /// Creates the members segment of a new job. The calling process is its launcher; a thread of it holds the
@@ -320,7 +139,7 @@ impl ShmMembership {
         };
         let mut seat = shared.seat(rank);
         if matches!(seat.state, SeatState::Allocated | SeatState::Joined | SeatState::Ready) {
-            let failure = Failure { rank, incarnation: seat.incarnation, cause: super::Cause::Died };
+            let failure = Failure { rank, incarnation: seat.incarnation, cause: Cause::Died };
             if self.report_failures(&[failure])?.is_ended() {
                 return Err(shared.ended());
             }
@@ -352,7 +171,7 @@ impl ShmMembership {
         if seat.incarnation == incarnation && seat.state == SeatState::Left {
             return Ok(false);
         }
-        self.report_failures(&[Failure { rank, incarnation, cause: super::Cause::Died }])?;
+        self.report_failures(&[Failure { rank, incarnation, cause: Cause::Died }])?;
         Ok(true)
     }
 
@@ -481,8 +300,12 @@ impl ShmMembership {
             Role::Launcher => {
                 liveness::move_launcher(&self.shared, LauncherState::Alive, LauncherState::Left);
             }
-            Role::Member { .. } => {
-                let (rank, incarnation) = self.check_member("leaving")?;
+            Role::Member { rank, incarnation, .. } => {
+                // The job ends with the barrier that precedes the last leaving.
+                match self.check_member("leaving") {
+                    Ok(_) | Err(MembershipError::Ended { .. }) => {}
+                    Err(error) => return Err(error),
+                }
                 self.shared.memory.layout.seats().mark(&self.shared.memory, rank, incarnation, SeatState::Left);
                 self.shared.memory.signal();
             }
@@ -591,11 +414,11 @@ impl ShmMembership {
         (0..self.shared.options.nranks).map(Rank)
     }
 
-    fn rank_word(&self, rank: Rank, offset: u64) -> &crate::sync::AtomicU64 {
+    pub(super) fn rank_word(&self, rank: Rank, offset: u64) -> &crate::sync::AtomicU64 {
         self.shared.memory.word(self.shared.memory.layout.rank_word(rank, offset))
     }
 
-    fn check_rank(&self, rank: Rank) -> Result<(), MembershipError> {
+    pub(super) fn check_rank(&self, rank: Rank) -> Result<(), MembershipError> {
         if rank.0 < self.shared.options.nranks {
             return Ok(());
         }
@@ -603,21 +426,21 @@ impl ShmMembership {
         Err(MembershipError::InvalidArgument { what })
     }
 
-    fn writable(&self, what: &'static str) -> Result<(), MembershipError> {
+    pub(super) fn writable(&self, what: &'static str) -> Result<(), MembershipError> {
         if self.shared.memory.is_writable() {
             return Ok(());
         }
         Err(MembershipError::WrongRole { what, reason: "the segment is open for reading only" })
     }
 
-    fn launcher_only(&self, what: &'static str) -> Result<(), MembershipError> {
+    pub(super) fn launcher_only(&self, what: &'static str) -> Result<(), MembershipError> {
         if self.role == Role::Launcher {
             return Ok(());
         }
         Err(MembershipError::WrongRole { what, reason: "only the launcher may do it" })
     }
 
-    fn slot(&self, what: &'static str) -> Result<u16, MembershipError> {
+    pub(super) fn slot(&self, what: &'static str) -> Result<u16, MembershipError> {
         Ok(match self.role {
             Role::Member { rank, .. } => rank.0 as u16,
             Role::Launcher => self.shared.options.nranks as u16,
@@ -626,7 +449,7 @@ impl ShmMembership {
     }
 
     /// This process's seat, if it still takes part.
-    fn check_member(&self, what: &'static str) -> Result<(Rank, Incarnation), MembershipError> {
+    pub(super) fn check_member(&self, what: &'static str) -> Result<(Rank, Incarnation), MembershipError> {
         let Role::Member { rank, incarnation, pid } = self.role else {
             return Err(MembershipError::WrongRole { what, reason: "only a rank may do it" });
         };
@@ -662,7 +485,7 @@ impl ShmMembership {
     }
 
     /// Looks until `look` gives something, sleeping on the event counter in between. `None`: the deadline passed.
-    fn until<T>(
+    pub(super) fn until<T>(
         &self,
         deadline: Instant,
         mut look: impl FnMut() -> Result<Option<T>, MembershipError>,
@@ -679,7 +502,7 @@ impl ShmMembership {
     }
 
     /// The job stands at `epoch` and has not ended.
-    fn check_epoch(&self, epoch: Epoch) -> Result<Decision, MembershipError> {
+    pub(super) fn check_epoch(&self, epoch: Epoch) -> Result<Decision, MembershipError> {
         let found = self.shared.decisions().load();
         if found.is_ended() {
             return Err(self.shared.ended());
@@ -689,358 +512,6 @@ impl ShmMembership {
         }
         Ok(found)
     }
-}
-
-impl Shared {
-    fn new(memory: Memory, options: JobOptions) -> Self {
-        Self { memory, options, proposing: Mutex::new(()), publishing: Mutex::new(()) }
-    }
-}
-
-impl Membership for ShmMembership {
-    fn nranks(&self) -> u32 {
-        self.shared.options.nranks
-    }
-
-    fn member(&self) -> Option<(Rank, Incarnation)> {
-        match self.role {
-            Role::Member { rank, incarnation, .. } => Some((rank, incarnation)),
-            _ => None,
-        }
-    }
-
-    fn event(&self) -> u32 {
-        self.shared.memory.event()
-    }
-
-    fn wait(&self, seen: u32, deadline: Instant) -> bool {
-        self.shared.memory.wait(seen, deadline)
-    }
-
-    fn decision(&self) -> Decision {
-        self.shared.decisions().load()
-    }
-
-    fn vote(&self, epoch: Epoch, step: Step) -> Result<VoteOutcome, MembershipError> {
-        let (rank, incarnation) = self.check_member("voting")?;
-        let outcome = self.shared.decisions().vote(rank, incarnation, epoch, step);
-        match outcome {
-            VoteOutcome::Went => self.shared.memory.signal(),
-            VoteOutcome::Superseded => return Err(MembershipError::Evicted { rank, incarnation }),
-            VoteOutcome::Moved(found) if found.is_ended() => return Err(self.shared.ended()),
-            VoteOutcome::Moved(found) if found.epoch == epoch => {
-                return Err(MembershipError::WrongState { what: format!("a vote for step {step}"), found });
-            }
-            VoteOutcome::Moved(_) | VoteOutcome::Counted => {}
-        }
-        Ok(outcome)
-    }
-
-    fn await_verdict(&self, epoch: Epoch, step: Step, deadline: Instant) -> Result<Verdict, MembershipError> {
-        let started = Instant::now();
-        let verdict = self.until(deadline, || {
-            self.check_member("waiting for a decision")?;
-            Ok(self.shared.decisions().verdict(epoch, step))
-        })?;
-        match verdict {
-            Some(Verdict::Moved(found)) if found.is_ended() => Err(self.shared.ended()),
-            Some(verdict) => Ok(verdict),
-            None => Err(MembershipError::Timeout {
-                what: format!("all votes for step {step}"),
-                missing: self.missing_votes(epoch, step).iter().collect(),
-                waited: started.elapsed(),
-            }),
-        }
-    }
-
-    fn commit(&self, step: Step) -> Result<CommitOutcome, MembershipError> {
-        let (rank, _) = self.check_member("committing")?;
-        let outcome = self.shared.decisions().commit(rank, step).map_err(|found| MembershipError::WrongState {
-            what: format!("a commit of step {step}, for which no GO stands"),
-            found,
-        })?;
-        if outcome == CommitOutcome::Opened {
-            self.shared.reports().complete(self.decision().epoch, monotonic_ns());
-        }
-        self.shared.memory.signal();
-        Ok(outcome)
-    }
-
-    fn await_commits(&self, epoch: Epoch, step: Step, ranks: &RankSet, deadline: Instant) -> Result<(), MembershipError> {
-        let started = Instant::now();
-        let done = self.until(deadline, || {
-            self.check_epoch(epoch)?;
-            Ok(self.shared.decisions().missing_commits(step, ranks).is_empty().then_some(()))
-        })?;
-        done.ok_or_else(|| MembershipError::Timeout {
-            what: format!("the commit of step {step}"),
-            missing: self.shared.decisions().missing_commits(step, ranks).iter().collect(),
-            waited: started.elapsed(),
-        })
-    }
-
-    fn report_failures(&self, failures: &[Failure]) -> Result<Decision, MembershipError> {
-        let slot = self.slot("reporting a failure")?;
-        if self.member().is_some() {
-            self.check_member("reporting a failure")?;
-        }
-        self.shared.report_failures(slot, failures)
-    }
-
-    fn propose(&self, expected: Epoch, more: &[Failure]) -> Result<ProposeOutcome, MembershipError> {
-        let slot = self.slot("proposing an epoch")?;
-        if self.member().is_some() {
-            self.check_member("proposing an epoch")?;
-        }
-        for failure in more {
-            self.check_rank(failure.rank)?;
-        }
-        let _one = self.shared.proposing.lock().unwrap_or_else(PoisonError::into_inner);
-        let now = self.decision();
-        if now.epoch != expected || now.is_ended() {
-            return Ok(ProposeOutcome::Lost(now));
-        }
-        self.shared.propose(slot, now, more)
-    }
-
-    fn failed_set(&self, decision: &Decision) -> Result<FailedSet, MembershipError> {
-        self.shared.failed_set(decision)
-    }
-
-    fn reopen(&self, epoch: Epoch) -> Result<Step, MembershipError> {
-        self.check_member("reopening the job")?;
-        match self.shared.decisions().reopen(epoch) {
-            Ok((step, by_us)) => {
-                if by_us {
-                    self.shared.memory.signal();
-                }
-                Ok(step)
-            }
-            Err(found) if found.is_ended() => Err(self.shared.ended()),
-            Err(found) => Err(MembershipError::Moved { expected: epoch, found }),
-        }
-    }
-
-    fn end(&self, code: u32) {
-        if self.writable("ending the job").is_err() {
-            return;
-        }
-        let word = 1 << 32 | u64::from(code);
-        // The first code stays.
-        let _ = self.shared.memory.word(AT_END).compare_exchange(0, word, Ordering::AcqRel, Ordering::Relaxed);
-        self.shared.decisions().end();
-        self.shared.memory.signal();
-    }
-
-    fn barrier(
-        &self,
-        epoch: Epoch,
-        stage: Stage,
-        ok: bool,
-        participants: &RankSet,
-        deadline: Instant,
-    ) -> Result<(), MembershipError> {
-        let started = Instant::now();
-        let (rank, _) = self.check_member("a barrier")?;
-        if stage.0 >= STAGES || !participants.contains(rank) || participants.iter().any(|r| r.0 >= self.nranks()) {
-            let what = format!("stage {stage} (below {STAGES}) of {participants:?}, entered by rank {rank}");
-            return Err(MembershipError::InvalidArgument { what });
-        }
-        self.check_epoch(epoch)?;
-        let barriers = self.shared.barriers();
-        if barriers.arrive(rank, epoch, stage, ok, participants) {
-            self.shared.memory.signal();
-        }
-        let outcome = self.until(deadline, || match barriers.outcome(epoch, stage) {
-            // A decided stage counts, even when the epoch has moved since.
-            Some(outcome) => Ok(Some(outcome)),
-            None => self.check_member("a barrier").and_then(|_| self.check_epoch(epoch)).map(|_| None),
-        })?;
-        let outcome = match outcome {
-            Some(outcome) => outcome,
-            None => {
-                let missing = barriers.missing(epoch, stage, participants);
-                // All arrived and the last one died before it decided: nobody in particular is to blame.
-                let blamed = missing.first().unwrap_or(rank);
-                let (stands, by_us) = barriers.give_up(epoch, stage, blamed);
-                if by_us {
-                    self.shared.memory.signal();
-                    return Err(MembershipError::Timeout {
-                        what: format!("stage {stage} of epoch {epoch}"),
-                        missing: missing.iter().collect(),
-                        waited: started.elapsed(),
-                    });
-                }
-                match stands {
-                    Some(outcome) => outcome,
-                    None => return Err(MembershipError::Moved { expected: epoch, found: self.decision() }),
-                }
-            }
-        };
-        match outcome {
-            BarrierOutcome::Ok => Ok(()),
-            BarrierOutcome::Failed(rank) => Err(MembershipError::StageFailed { epoch, stage, rank, arrived: true }),
-            BarrierOutcome::Late(rank) => Err(MembershipError::StageFailed { epoch, stage, rank, arrived: false }),
-        }
-    }
-
-    fn publish(&self, scope: BlobScope, key: &str, bytes: &[u8]) -> Result<(), MembershipError> {
-        let (rank, _) = self.check_member("publishing")?;
-        if let BlobScope::Epoch(epoch) = scope {
-            self.check_epoch(epoch)?;
-        }
-        let published = {
-            let _one = self.shared.publishing.lock().unwrap_or_else(PoisonError::into_inner);
-            self.shared.blobs().publish(rank, scope, key, bytes)?
-        };
-        match scope {
-            BlobScope::Epoch(expected) if !published => {
-                Err(MembershipError::Moved { expected, found: self.decision() })
-            }
-            _ => {
-                self.shared.memory.signal();
-                Ok(())
-            }
-        }
-    }
-
-    fn find_blob(&self, scope: BlobScope, key: &str) -> Result<Option<Vec<u8>>, MembershipError> {
-        Ok(self.shared.blobs().find(scope, key).map(|(_, bytes)| bytes))
-    }
-
-    fn await_blob(&self, scope: BlobScope, key: &str, deadline: Instant) -> Result<Vec<u8>, MembershipError> {
-        let started = Instant::now();
-        let found = self.until(deadline, || {
-            if let Some(bytes) = self.find_blob(scope, key)? {
-                return Ok(Some(bytes));
-            }
-            self.check_member("waiting for a blob")?;
-            if let BlobScope::Epoch(epoch) = scope {
-                self.check_epoch(epoch)?;
-            }
-            Ok(None)
-        })?;
-        found.ok_or_else(|| MembershipError::Timeout {
-            what: format!("somebody to publish {key:?}"),
-            missing: Vec::new(),
-            waited: started.elapsed(),
-        })
-    }
-}
-
-fn initialise(
-    segment: &SharedSegment,
-    layout: Layout,
-    options: &JobOptions,
-    launcher: Identity,
-) -> Result<(), MembershipError> {
-    let store = |at, value| segment.word(at).store(value, Ordering::Relaxed);
-    for (at, value) in header_words(options, &layout) {
-        store(at, value);
-    }
-    store(AT_LAUNCHER_PID, launcher.pid.into());
-    store(AT_LAUNCHER_START, launcher.start_time);
-    Decisions::new(segment, layout.decision()).init();
-    super::memory::initialise_mutexes(segment, &layout)?;
-    segment.word(AT_HEADER_CRC).store(header_crc(segment), Ordering::Relaxed);
-    // SYNC: Release; pairs with the Acquire in `open_memory`. The name is linked later still.
-    segment.word(AT_MAGIC).store(MAGIC, Ordering::Release);
-    Ok(())
-}
-
-fn header_words(options: &JobOptions, layout: &Layout) -> Vec<(u64, u64)> {
-    let nanos = |duration: Duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
-    let created = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |since| since.as_secs());
-    let choices = u64::from(options.renumber) << 16 | (options.policy as u64) << 8 | options.strategy as u64;
-    let mut words = vec![
-        (AT_FORMAT, u64::from(FORMAT) | 64 << 32 | 0x1234 << 40),
-        (AT_LAYOUT_HASH, LAYOUT_HASH),
-        (AT_BYTES, layout.bytes),
-        (AT_NRANKS, options.nranks.into()),
-        (AT_CHOICES, choices),
-        (AT_MAX_RECOVERIES, options.max_recoveries.into()),
-        (AT_STAGE_TIMEOUT, nanos(options.stage_timeout)),
-        (AT_HANG_TIMEOUT, options.hang_timeout.map_or(0, nanos)),
-        (AT_CREATED, created),
-    ];
-    for (at, bytes) in [(AT_UUID, &options.uuid[..]), (AT_JOB, options.job.as_bytes()), (AT_BACKEND, options.backend.as_bytes())] {
-        words.extend(bytes.chunks(8).enumerate().map(|(i, chunk)| {
-            let mut word = [0; 8];
-            word[..chunk.len()].copy_from_slice(chunk);
-            (at + i as u64 * 8, u64::from_le_bytes(word))
-        }));
-    }
-    words
-}
-
-/// Over the constant header without the magic and the CRC itself.
-fn header_crc(segment: &SharedSegment) -> u64 {
-    let bytes: Vec<u8> = (8..HEADER_BYTES)
-        .step_by(8)
-        .filter(|at| *at != AT_HEADER_CRC)
-        .flat_map(|at| segment.word(at).load(Ordering::Relaxed).to_le_bytes())
-        .collect();
-    crc32c::crc32c(&bytes).into()
-}
-
-/// Checks the header before anything else of the segment is used.
-fn open_memory(segment: SharedSegment) -> Result<(Memory, JobOptions), MembershipError> {
-    let name = || segment.name().to_string();
-    let corrupt = |offset, what| MembershipError::Segment(SegmentError::Corrupt { name: name(), offset, what });
-    if segment.len() < HEADER_BYTES {
-        return Err(corrupt(segment.len(), "it is shorter than a header"));
-    }
-    // SYNC: Acquire; pairs with the Release in `initialise`.
-    if segment.word(AT_MAGIC).load(Ordering::Acquire) != MAGIC {
-        return Err(corrupt(AT_MAGIC, "it has no magic: not a members segment"));
-    }
-    let load = |at| segment.word(at).load(Ordering::Relaxed);
-    let format = load(AT_FORMAT);
-    if format as u32 != FORMAT {
-        return Err(SegmentError::Version { name: name(), found: format as u32, expected: FORMAT }.into());
-    }
-    if format >> 32 != (64 | 0x1234 << 8) {
-        return Err(corrupt(AT_FORMAT, "written with another word size or byte order"));
-    }
-    if load(AT_LAYOUT_HASH) != LAYOUT_HASH {
-        let found = load(AT_LAYOUT_HASH);
-        return Err(SegmentError::Layout { name: name(), found, expected: LAYOUT_HASH }.into());
-    }
-    if load(AT_HEADER_CRC) != header_crc(&segment) {
-        return Err(corrupt(AT_HEADER_CRC, "the header's checksum does not match"));
-    }
-    let layout = u32::try_from(load(AT_NRANKS)).ok().and_then(Layout::new);
-    let layout = layout.ok_or_else(|| corrupt(AT_NRANKS, "the number of ranks is out of range"))?;
-    if load(AT_BYTES) != layout.bytes || segment.len() < layout.bytes {
-        return Err(corrupt(AT_BYTES, "its length does not fit its number of ranks"));
-    }
-    let bytes = |at: u64, count: usize| -> Vec<u8> {
-        (0..count as u64 / 8).flat_map(|i| load(at + i * 8).to_le_bytes()).collect()
-    };
-    let text = |at, count| -> Result<String, MembershipError> {
-        let mut bytes = bytes(at, count);
-        bytes.truncate(bytes.iter().position(|byte| *byte == 0).unwrap_or(count));
-        String::from_utf8(bytes).map_err(|_| corrupt(at, "a text is not UTF-8"))
-    };
-    let choices = load(AT_CHOICES);
-    let options = JobOptions {
-        job: text(AT_JOB, JOB_BYTES)?,
-        nranks: layout.nranks,
-        uuid: bytes(AT_UUID, 16).try_into().expect("16 bytes"),
-        strategy: JobStrategy::from_number(choices & 0xff)
-            .ok_or_else(|| corrupt(AT_CHOICES, "the strategy is unknown"))?,
-        policy: match choices >> 8 & 0xff {
-            1 => JobPolicy::Redo,
-            2 => JobPolicy::Replay,
-            _ => return Err(corrupt(AT_CHOICES, "the policy is unknown")),
-        },
-        renumber: choices >> 16 & 0xff != 0,
-        max_recoveries: load(AT_MAX_RECOVERIES) as u32,
-        stage_timeout: Duration::from_nanos(load(AT_STAGE_TIMEOUT)),
-        hang_timeout: Some(load(AT_HANG_TIMEOUT)).filter(|ns| *ns != 0).map(Duration::from_nanos),
-        backend: text(AT_BACKEND, BACKEND_BYTES)?,
-    };
-    Ok((Memory::new(segment, layout), options))
 }
 
 fn random_token() -> Result<u64, MembershipError> {

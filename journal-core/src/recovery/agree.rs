@@ -28,14 +28,14 @@ impl Attempt<'_> {
     fn refuse_lost_state(&self) -> Result<(), Error> {
         let membership = self.membership();
         let cliques = membership.cliques()?;
-        for failure in self.failed.iter().filter(|f| f.cause.is_fenced()) {
+        for failure in self.failed.iter() {
             let Some(bytes) = membership.find_blob(BlobScope::Permanent, &states_key(failure.rank))? else { continue };
             for state in StateTable::from_bytes(&bytes).of_kind(StateKind::Replicated) {
                 let Some(clique) = cliques.iter().find(|c| Some(c.description.key) == state.clique.map(|k| k.0)) else { continue };
-                if !clique.members.iter().flatten().any(|rank| self.survivors.contains(*rank)) {
+                if !clique.members.iter().flatten().any(|rank| self.healthy.contains(*rank)) {
                     return Err(Error::NotRecoverable {
                         what: format!(
-                            "the last replica of state {:?} ({} bytes) was lost with rank {}: no rank of its communicator survives",
+                            "the last replica of state {:?} ({} bytes) was lost with rank {}: no healthy rank of its communicator is left",
                             state.name, state.bytes, failure.rank
                         ),
                     });

@@ -20,6 +20,10 @@ pub(super) struct Attempt<'a> {
     pub all: RankSet,
     /// Ranks whose process lives on.
     pub survivors: RankSet,
+    /// Survivors whose device lives on too: only they can give state.
+    pub healthy: RankSet,
+    /// This process lives, its device is to be replayed.
+    pub device_lost: bool,
     pub me: Rank,
     /// This process replaces a failed one in this recovery.
     pub newcomer: bool,
@@ -46,6 +50,9 @@ impl<'a> Attempt<'a> {
         }
         let mut survivors = RankSet::all(nranks);
         failed.iter().filter(|f| f.cause.is_fenced()).for_each(|f| survivors.remove(f.rank));
+        let mut healthy = survivors.clone();
+        failed.iter().for_each(|f| healthy.remove(f.rank));
+        let device_lost = failed.of(me).is_some_and(|f| !f.cause.is_fenced());
         let leader = survivors.first().unwrap_or(Rank(0)) == me;
         Ok(Self {
             core,
@@ -53,6 +60,8 @@ impl<'a> Attempt<'a> {
             decision,
             all: RankSet::all(nranks),
             survivors,
+            healthy,
+            device_lost,
             me,
             newcomer,
             leader,
@@ -76,6 +85,10 @@ impl<'a> Attempt<'a> {
         self.clock.end_fence();
         self.quiesce()?;
         self.clock.end_quiesce();
+        if self.device_lost {
+            let requests = self.replay_setup()?;
+            self.clock.end_replay(requests);
+        }
         self.rebuild()?;
         self.clock.end_rebuild();
         self.restore()?;
@@ -96,8 +109,18 @@ impl<'a> Attempt<'a> {
         let step = self.membership().reopen(self.epoch)?;
         let agent = &self.core.agent;
         agent.enter_epoch(self.epoch);
+        let replayed = self.replay_step(step.0)?;
+        if replayed {
+            agent.clear_device_lost();
+        }
         agent.gate.open();
-        self.core.update(|p| p.recovered = Some((self.epoch, step.0)));
+        self.core.update(|p| {
+            p.recovered = Some((self.epoch, step.0));
+            p.replayed = replayed;
+            if self.device_lost {
+                p.committed = p.committed.max(step.0);
+            }
+        });
         tracing::info!(epoch = self.epoch.0, step = step.0, "recovered");
         Ok(())
     }

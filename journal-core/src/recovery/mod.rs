@@ -15,7 +15,8 @@ mod quiesce;
 mod rebuild;
 pub(crate) mod stage;
 mod report;
-mod restore;
+mod replay;
+pub(crate) mod restore;
 mod verify;
 
 use std::sync::Arc;

@@ -12,7 +12,11 @@ impl Attempt<'_> {
     pub(super) fn quiesce(&mut self) -> Result<(), Error> {
         let agent = &self.core.agent;
         if !self.newcomer {
-            if self.decision.state == DecisionState::FailedGo {
+            if self.device_lost {
+                // Its device cannot finish the step; a donor's state stands for it.
+                self.core.agent.mark_device_lost();
+                self.core.agent.device.poke();
+            } else if self.decision.state == DecisionState::FailedGo {
                 self.await_own_commit()?;
             }
             agent.gate.close_and_drain(self.deadline()).map_err(|inside| Error::Timeout {
@@ -24,13 +28,15 @@ impl Attempt<'_> {
         }
         let ended = match self.strategy {
             JobStrategy::Reinit => self.abort_all(),
-            _ if self.newcomer => self.abort_all(),
+            _ if self.newcomer || self.device_lost => self.abort_all(),
             _ => self.revoke_all(),
         };
         ended?;
         if !self.newcomer {
-            self.drain_streams()?;
-            self.core.agent.quiesced()?;
+            if !self.device_lost {
+                self.drain_streams()?;
+                self.core.agent.quiesced()?;
+            }
             // Everyone has let go before anyone builds: a late abort would poison nothing, but a late
             // survivor would hold up the rebuild without a name.
             self.barrier(stage::QUIESCED, true, &self.survivors)?;

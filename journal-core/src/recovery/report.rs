@@ -49,6 +49,11 @@ impl Clock {
         self.share.times.quiesce_ns = self.lap();
     }
 
+    pub(super) fn end_replay(&mut self, requests: u64) {
+        self.share.times.replay_ns += self.lap();
+        self.share.replayed_requests += requests;
+    }
+
     pub(super) fn end_rebuild(&mut self) {
         self.share.times.rebuild_ns = self.lap();
     }
@@ -71,7 +76,7 @@ impl Attempt<'_> {
     /// Stores this rank's share.
     pub(super) fn contribute(&self) -> Result<(), Error> {
         let mut share = self.clock.share;
-        if !self.newcomer {
+        if !self.newcomer && !self.device_lost {
             // Both ends of a transfer count it; the report adds the shares up.
             share.restored_bytes = 0;
         }

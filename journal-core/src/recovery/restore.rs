@@ -6,10 +6,10 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::attempt::Attempt;
 use super::stage;
-use crate::agent::Communicator;
+use crate::agent::{Agent, Communicator};
 use crate::backend::{Copy, RealHandle};
 use crate::error::Error;
-use crate::membership::{BlobScope, Membership, Rank};
+use crate::membership::{BlobScope, Membership, Rank, ShmMembership};
 use crate::nccl::clique::CliqueKey;
 use crate::nccl::{Collective, DataType, Progress, RealCommunicator};
 use crate::session::prepared;
@@ -18,6 +18,7 @@ use crate::session::state::{State, StateKind, StateTable};
 impl Attempt<'_> {
     pub(super) fn restore(&mut self) -> Result<(), Error> {
         let newcomers: Vec<Rank> = self.failed.iter().filter(|f| f.cause.is_fenced()).map(|f| f.rank).collect();
+        let receivers: Vec<Rank> = self.failed.iter().map(|f| f.rank).collect();
         let ready = |rank: Rank| format!("ready.{rank}");
         let scope = BlobScope::Epoch(self.epoch);
         let set_up_deadline = Instant::now() + self.core.agent.peer_timeout;
@@ -31,9 +32,10 @@ impl Attempt<'_> {
         }
         let table = self.core.states();
         prepared::restore(&self.core.agent, &table, self.resume_step())?;
-        for rank in newcomers {
+        for rank in receivers {
             self.restore_replicas(rank, &table)?;
         }
+        self.poison_unregistered(&table)?;
         self.barrier(stage::RESTORED, true, &self.all)
     }
 
@@ -43,7 +45,7 @@ impl Attempt<'_> {
             let key = CliqueKey(clique.description.key);
             let states: Vec<&State> = table.of_kind(StateKind::Replicated).filter(|s| s.clique == Some(key)).collect();
             let Some(to) = clique.rank_of(newcomer) else { continue };
-            let Some(donor) = clique.members.iter().flatten().copied().filter(|r| self.survivors.contains(*r)).min() else {
+            let Some(donor) = clique.members.iter().flatten().copied().filter(|r| self.healthy.contains(*r)).min() else {
                 if let (true, Some(state)) = (newcomer == self.me, states.first()) {
                     return Err(Error::NotRecoverable { what: format!("nobody holds a replica of state {:?} any more", state.name) });
                 }
@@ -66,6 +68,21 @@ impl Attempt<'_> {
             self.clock.restored(donor, states.iter().map(|s| s.bytes).sum());
         }
         Ok(())
+    }
+
+    /// Test mode `REJOIN_POISON=1`: memory without a state kind is filled with NaN before a redo, so that a
+    /// buffer that should have been registered shows at once.
+    fn poison_unregistered(&self, table: &StateTable) -> Result<(), Error> {
+        if self.newcomer || std::env::var_os("REJOIN_POISON").is_none_or(|v| v != "1") {
+            return Ok(());
+        }
+        let agent = &self.core.agent;
+        for (base, bytes) in agent.device.allocations() {
+            for (address, bytes) in table.gaps(base, bytes) {
+                agent.device.memset(address, 0xff, bytes, RealHandle(0))?;
+            }
+        }
+        agent.wait_unrecorded(RealHandle(0))
     }
 
     /// Donor and newcomer must have registered the same buffers, or bytes would land in the wrong one.
@@ -121,7 +138,7 @@ fn table_digest(table: &StateTable) -> u64 {
 }
 
 /// Content of a buffer as a 64-bit checksum.
-pub(crate) fn checksum(agent: &crate::agent::Agent, state: &State) -> Result<u64, Error> {
+fn checksum(agent: &Agent, state: &State) -> Result<u64, Error> {
     let mut hasher = xxhash_rust::xxh3::Xxh3::new();
     let mut piece = vec![0_u8; usize::try_from(state.bytes.min(4 << 20)).unwrap_or(0)];
     let mut at = 0;
@@ -133,4 +150,44 @@ pub(crate) fn checksum(agent: &crate::agent::Agent, state: &State) -> Result<u64
         at += bytes;
     }
     Ok(hasher.digest())
+}
+
+/// Checksums of what must be the same on all ranks of a clique: replicated and constant buffers, by name.
+pub(crate) fn replica_sums(agent: &Agent, table: &StateTable, key: CliqueKey) -> Result<Vec<(String, u64)>, Error> {
+    let shared = |s: &&State| matches!(s.kind, StateKind::Replicated | StateKind::Constant) && s.clique == Some(key);
+    table.iter().filter(shared).map(|state| Ok((state.name.clone(), checksum(agent, state)?))).collect()
+}
+
+/// Compares them with those of `reference`, which publishes its own.
+pub(crate) fn compare_sums(
+    membership: &ShmMembership,
+    me: Rank,
+    reference: Rank,
+    scope: BlobScope,
+    key: CliqueKey,
+    sums: &[(String, u64)],
+    deadline: Instant,
+) -> Result<(), Error> {
+    let blob = format!("sums.{key}");
+    let bytes: Vec<u8> = sums.iter().flat_map(|(_, sum)| sum.to_le_bytes()).collect();
+    if sums.is_empty() {
+        return Ok(());
+    }
+    if reference == me {
+        return Ok(membership.publish(scope, &blob, &bytes)?);
+    }
+    let theirs = membership.await_blob(scope, &blob, deadline)?;
+    let differs = sums.iter().zip(theirs.chunks(8)).find(|((_, sum), other)| sum.to_le_bytes() != **other);
+    match differs {
+        Some(((name, _), _)) => Err(Error::Mismatch {
+            what: format!(
+                "state {name:?} is registered as the same on all ranks but differs between ranks {reference} and {me}: \
+                 it is per-rank state, or something wrote it before GO"
+            ),
+        }),
+        None if theirs.len() != bytes.len() => {
+            Err(Error::Mismatch { what: format!("ranks {reference} and {me} hold different numbers of replicas") })
+        }
+        None => Ok(()),
+    }
 }

@@ -16,6 +16,8 @@ pub(crate) const PLACED: Stage = Stage(9);
 pub(crate) const REBUILT: Stage = Stage(2);
 /// All state is where it belongs.
 pub(crate) const RESTORED: Stage = Stage(3);
+/// Every rank that is inside the step can replay it (policy replay).
+pub(crate) const REPLAYABLE: Stage = Stage(10);
 /// Replicas and fingerprints are the same.
 pub(crate) const VERIFIED: Stage = Stage(4);
 /// The step may open.

@@ -5,14 +5,13 @@ use super::{fingerprint, restore, stage};
 use crate::error::Error;
 use crate::membership::{BlobScope, Membership};
 use crate::nccl::clique::CliqueKey;
-use crate::session::state::StateKind;
 
 impl Attempt<'_> {
     pub(super) fn verify(&mut self) -> Result<(), Error> {
         for clique in self.membership().cliques()? {
             if clique.rank_of(self.me).is_some() {
                 let reference =
-                    clique.members.iter().flatten().copied().filter(|r| self.survivors.contains(*r)).min().unwrap_or(self.me);
+                    clique.members.iter().flatten().copied().filter(|r| self.healthy.contains(*r)).min().unwrap_or(self.me);
                 self.compare_replicas(CliqueKey(clique.description.key), reference)?;
                 self.compare_fingerprint(CliqueKey(clique.description.key), reference)?;
             }
@@ -21,34 +20,9 @@ impl Attempt<'_> {
     }
 
     fn compare_replicas(&self, key: CliqueKey, reference: crate::membership::Rank) -> Result<(), Error> {
-        let table = self.core.states();
-        let mut sums = Vec::new();
-        for state in table.of_kind(StateKind::Replicated).filter(|s| s.clique == Some(key)) {
-            sums.push((state.name.clone(), restore::checksum(&self.core.agent, state)?));
-        }
-        if sums.is_empty() {
-            return Ok(());
-        }
+        let sums = restore::replica_sums(&self.core.agent, &self.core.states(), key)?;
         let scope = BlobScope::Epoch(self.epoch);
-        let blob = format!("sums.{key}");
-        let bytes: Vec<u8> = sums.iter().flat_map(|(_, sum)| sum.to_le_bytes()).collect();
-        if reference == self.me {
-            return Ok(self.membership().publish(scope, &blob, &bytes)?);
-        }
-        let theirs = self.membership().await_blob(scope, &blob, self.deadline())?;
-        let differs = sums.iter().zip(theirs.chunks(8)).find(|((_, sum), other)| sum.to_le_bytes() != **other);
-        match differs {
-            Some(((name, _), _)) => Err(Error::Mismatch {
-                what: format!(
-                    "replicated state {name:?} differs between ranks {reference} and {}: something wrote it before GO",
-                    self.me
-                ),
-            }),
-            None if theirs.len() != bytes.len() => Err(Error::Mismatch {
-                what: format!("ranks {reference} and {} hold different numbers of replicas", self.me),
-            }),
-            None => Ok(()),
-        }
+        restore::compare_sums(self.membership(), self.me, reference, scope, key, &sums, self.deadline())
     }
 
     fn compare_fingerprint(&self, key: CliqueKey, reference: crate::membership::Rank) -> Result<(), Error> {

@@ -34,6 +34,8 @@ pub struct Progress {
     pub set_up: bool,
     /// The last finished recovery: epoch and the step to go on with.
     pub recovered: Option<(Epoch, u32)>,
+    /// That recovery has issued the open step again (policy replay).
+    pub replayed: bool,
     /// The session is over for this rank; why.
     pub failed: Option<Arc<Error>>,
     /// The session closes: threads end.

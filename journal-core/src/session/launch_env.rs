@@ -26,8 +26,11 @@ pub struct SessionOptions {
     pub nccl: Option<PathBuf>,
     /// Device number on this host.
     pub device: u32,
-    /// Bytes of device memory to reserve; the same in every incarnation.
-    pub window_bytes: u64,
+    /// That number was asked for; otherwise it is the local rank, and ranks share devices where there are fewer.
+    pub device_given: bool,
+    /// Bytes of address space to reserve for device memory, the same in every incarnation. `None`: 64 GiB on
+    /// the host, the GPU's memory on CUDA.
+    pub window_bytes: Option<u64>,
     /// Bytes of the journal segment.
     pub journal_bytes: u64,
     /// How long peers may take in set-up and in a step before the wait is an error.
@@ -56,7 +59,8 @@ impl SessionOptions {
                 || if backend == BackendKind::Cuda { optional("LOCAL_RANK").map(Option::unwrap_or_default) } else { Ok(0) },
                 Ok,
             )?,
-            window_bytes: optional("REJOIN_WINDOW_BYTES")?.unwrap_or(DEFAULT_WINDOW_BYTES),
+            device_given: std::env::var_os("REJOIN_DEVICE").is_some(),
+            window_bytes: optional("REJOIN_WINDOW_BYTES")?,
             journal_bytes: optional("REJOIN_JOURNAL_BYTES")?.unwrap_or(DEFAULT_JOURNAL_BYTES),
             peer_timeout: Duration::from_secs(optional("REJOIN_PEER_TIMEOUT_S")?.unwrap_or(DEFAULT_PEER_TIMEOUT_S)),
         })

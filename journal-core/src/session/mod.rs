@@ -26,6 +26,7 @@ use std::sync::Arc;
 
 use self::core::Core;
 use crate::agent::{Agent, AgentParts};
+use crate::backend::cuda::{CudaDevice, CudaOptions, probe};
 use crate::backend::host::{HostDevice, HostOptions};
 use crate::backend::{BackendKind, Device};
 use crate::error::Error;
@@ -59,11 +60,14 @@ impl Session {
         let device: Arc<dyn Device> = match options.backend {
             BackendKind::Host => Arc::new(HostDevice::create(HostOptions {
                 session_index: 0,
-                window_bytes: options.window_bytes,
+                window_bytes: options.window_bytes.unwrap_or(launch_env::DEFAULT_WINDOW_BYTES),
                 ordinal: options.device,
             })?),
             BackendKind::Cuda => {
-                return Err(Error::Unsupported { what: "the cuda backend is not in this version; use --backend host".into() });
+                // More ranks than devices share them.
+                let devices = u32::try_from(probe()?.devices.len()).unwrap_or(1).max(1);
+                let ordinal = if options.device_given { options.device } else { options.device % devices };
+                Arc::new(CudaDevice::create(CudaOptions { session_index: 0, window_bytes: options.window_bytes, ordinal })?)
             }
         };
         let nccl = Arc::new(NcclLibrary::load(&locate(options.nccl.as_deref(), options.backend))?);
@@ -86,6 +90,7 @@ impl Session {
             faults,
         });
         let core = Arc::new(Core::new(agent, options));
+        step::set_await_replay(&core);
         let threads = Arc::new(threads::Threads::start(&core)?);
         Ok(Self { core, threads })
     }

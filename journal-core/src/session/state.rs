@@ -80,6 +80,24 @@ impl StateTable {
         self.0.iter().filter(move |s| s.kind == kind)
     }
 
+    /// Parts of an allocation that no state covers.
+    pub fn gaps(&self, base: DevicePtr, bytes: u64) -> Vec<(DevicePtr, u64)> {
+        let end = base.0.saturating_add(bytes);
+        let mut covered: Vec<(u64, u64)> = self.0.iter().map(|s| (s.address.0, s.address.0.saturating_add(s.bytes))).collect();
+        covered.sort_unstable();
+        let (mut at, mut gaps) = (base.0, Vec::new());
+        for (from, to) in covered.into_iter().filter(|(from, to)| *to > base.0 && *from < end) {
+            if from > at {
+                gaps.push((DevicePtr(at), from - at));
+            }
+            at = at.max(to);
+        }
+        if at < end {
+            gaps.push((DevicePtr(at), end - at));
+        }
+        gaps
+    }
+
     /// For the members segment: who holds what, so that recovery can name a lost buffer.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut out = Vec::new();
@@ -134,6 +152,17 @@ mod tests {
         for cut in 0..bytes.len() {
             assert!(StateTable::from_bytes(&bytes[..cut]).0.len() <= 2);
         }
+    }
+
+    #[test]
+    fn gaps_are_what_no_state_covers() {
+        let mut table = StateTable::default();
+        table.register(state("a", 256, 100, StateKind::Replicated)).expect("first");
+        table.register(state("b", 512, 256, StateKind::Scratch)).expect("second");
+        assert_eq!(table.gaps(DevicePtr(256), 100), []);
+        assert_eq!(table.gaps(DevicePtr(0), 300), [(DevicePtr(0), 256)]);
+        assert_eq!(table.gaps(DevicePtr(256), 600), [(DevicePtr(356), 156), (DevicePtr(768), 88)]);
+        assert_eq!(table.gaps(DevicePtr(4096), 16), [(DevicePtr(4096), 16)]);
     }
 
     #[test]

@@ -3,12 +3,15 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::{Session, prepared, state::StateKind};
+use super::core::Core;
+use super::state::{StateKind, StateTable};
+use super::{Session, prepared};
 use crate::agent::Phase;
 use crate::error::{EndReason, Error};
 use crate::journal::{JournalReader, SegmentName};
-use crate::membership::{BlobScope, Membership, RankSet, Step, Verdict};
-use crate::recovery::{end_job, fingerprint, stage, states_key};
+use crate::membership::{BlobScope, JobPolicy, Membership, RankSet, Step, Verdict};
+use crate::nccl::clique::CliqueKey;
+use crate::recovery::{end_job, fingerprint, restore, stage, states_key};
 use crate::request;
 
 /// Largest blob of a step, bytes.
@@ -47,6 +50,39 @@ fn wrong(call: &'static str, phase: Phase, expected: &str) -> Error {
     Error::WrongState { call, reason: format!("the session is at {phase:?}; {expected}") }
 }
 
+/// Lets requests of a doomed step wait for its replay (policy *replay*).
+pub(super) fn set_await_replay(core: &Arc<Core>) {
+    let weak = Arc::downgrade(core);
+    core.agent.set_await_replay(Box::new(move || {
+        let core = weak.upgrade().ok_or(Error::Redo)?;
+        let deadline = Instant::now() + core.options.peer_timeout * 2;
+        wait_recovered(&core, deadline)?;
+        Ok(core.progress().replayed)
+    }));
+}
+
+/// Waits until the rank lives in the job's epoch; the step that the last recovery led to.
+fn wait_recovered(core: &Core, deadline: Instant) -> Result<u32, Error> {
+    let found = core.wait_progress("recovery", deadline, || None, |progress| {
+        if let Some(error) = &progress.failed {
+            return Some(Err(error.clone()));
+        }
+        let (epoch, step) = progress.recovered?;
+        let now = core.membership().decision();
+        (now.epoch == epoch && !now.is_failed() && !now.is_ended()).then_some(Ok(step))
+    })?;
+    found.map_err(|error| ended(&error))
+}
+
+/// The recovery thread's error as a call's.
+fn ended(error: &Error) -> Error {
+    match error {
+        Error::Evicted { rank, incarnation } => Error::Evicted { rank: *rank, incarnation: *incarnation },
+        Error::Ended { reason } => Error::Ended { reason: *reason },
+        other => Error::WrongState { call: "resume", reason: format!("recovery is not possible: {other}") },
+    }
+}
+
 impl Session {
     /// The set-up is over. Waits for all ranks; on a replacement, until recovery has restored its state.
     pub fn setup_done(&self) -> Result<SetUp, Error> {
@@ -58,6 +94,7 @@ impl Session {
         }
         agent.wait_all_streams()?;
         let table = core.states();
+        self.warn_of_gaps(&table);
         agent.journal.prepared_reserve(prepared::size(&table, LARGEST_BLOB))?;
         agent.note(&request::setup_done())?;
         let membership = core.membership();
@@ -80,6 +117,25 @@ impl Session {
         membership.mark_ready()?;
         agent.phase.set(Phase::Between(0));
         Ok(SetUp { step: 0, blob: Vec::new(), resumed: false })
+    }
+
+    /// What the application may have forgotten: memory that no recovery restores, and state with one holder.
+    fn warn_of_gaps(&self, table: &StateTable) {
+        let agent = &self.core.agent;
+        for (base, bytes) in agent.device.allocations() {
+            for (address, bytes) in table.gaps(base, bytes) {
+                // Allocations are padded to 256 bytes; what is smaller is not the application's.
+                if bytes >= 256 {
+                    let address = format_args!("{:#x}", address.0).to_string();
+                    tracing::warn!(address, bytes, "memory has no state kind; a recovery does not restore it");
+                }
+            }
+        }
+        for (_, communicator) in agent.objects.communicators().into_iter().filter(|(_, c)| c.nranks == 1) {
+            for state in table.of_kind(StateKind::Replicated).filter(|s| s.clique == Some(communicator.clique)) {
+                tracing::warn!(state = state.name, "replicated state has one holder; if its rank dies, the job ends");
+            }
+        }
     }
 
     /// Copies the PREPARED records of the newest predecessor that has some into this journal, so that the
@@ -109,9 +165,11 @@ impl Session {
             Phase::Between(expected) if expected == step => {}
             phase => return Err(wrong("step_begin", phase, "begin the step that setup_done, step_commit or resume led to")),
         }
-        let _pass = agent.gate.enter().ok_or_else(|| agent.doomed())?;
-        if agent.moved() {
-            return Err(agent.doomed());
+        let mut pass = agent.gate.enter();
+        while pass.is_none() || agent.moved() {
+            drop(pass);
+            self.await_next_step(step)?;
+            pass = agent.gate.enter();
         }
         agent.note(&request::step_begin(step))?;
         for state in self.core.states().of_kind(StateKind::Scratch) {
@@ -124,7 +182,7 @@ impl Session {
     /// Ends the open step: waits for this rank's work, keeps `next_blob` (at most 64 KiB) and the per-rank
     /// buffers for the next step, votes, and returns what the job decides.
     pub fn step_end(&self, next_blob: &[u8]) -> Result<Decided, Error> {
-        let (core, agent) = (&self.core, &self.core.agent);
+        let agent = &self.core.agent;
         let Phase::InStep(step) = agent.phase.get() else {
             return Err(wrong("step_end", agent.phase.get(), "call step_begin first"));
         };
@@ -137,7 +195,18 @@ impl Session {
                 reason: format!("{bytes} bytes at {:#x} were allocated inside the step; free them before its end, or allocate in set-up", address.0),
             });
         }
-        match self.finish_work(step, next_blob) {
+        loop {
+            match self.decide(step, next_blob)? {
+                Decided::Redo if agent.wait_for_replay().is_ok() => {}
+                decided => return Ok(decided),
+            }
+        }
+    }
+
+    /// Finishes this rank's work, votes, and waits for the decision.
+    fn decide(&self, step: u32, next_blob: &[u8]) -> Result<Decided, Error> {
+        let (core, agent) = (&self.core, &self.core.agent);
+        match self.finish_work(step, next_blob).map_err(|error| agent.escalate(error)) {
             Err(Error::Redo) => return Ok(Decided::Redo),
             other => other?,
         }
@@ -186,7 +255,7 @@ impl Session {
         let Phase::Decided(step) = agent.phase.get() else {
             return Err(wrong("step_commit", agent.phase.get(), "it follows a step_end that returned GO"));
         };
-        agent.wait_all_streams()?;
+        agent.wait_all_streams().map_err(|error| agent.escalate(error))?;
         agent.journal.step_commit(step)?;
         match core.membership().commit(Step(step)) {
             Ok(_) => {}
@@ -196,10 +265,34 @@ impl Session {
         }
         agent.phase.set(Phase::Between(step + 1));
         core.update(|p| p.committed = step + 1);
-        match self.take_fingerprint() {
+        match self.compare_first_replicas().and_then(|()| self.take_fingerprint()) {
             Err(Error::Redo) => Ok(()),
             other => other,
         }
+    }
+
+    /// After the first commit of this process the replicas of all ranks must be equal: if they are not, some
+    /// buffer was registered as replicated that is not, and the first recovery would break it.
+    fn compare_first_replicas(&self) -> Result<(), Error> {
+        let (core, agent) = (&self.core, &self.core.agent);
+        if agent.is_replacement() || core.progress().committed != 1 {
+            return Ok(());
+        }
+        let membership = core.membership();
+        for clique in membership.cliques()?.into_iter().filter(|c| c.rank_of(agent.rank).is_some()) {
+            let members = clique.members.iter().flatten().copied();
+            let (Some(reference), key) = (members.min(), CliqueKey(clique.description.key)) else { continue };
+            let _pass = agent.gate.enter().ok_or(Error::Redo)?;
+            let sums = restore::replica_sums(agent, &core.states(), key)?;
+            let deadline = Instant::now() + core.options.peer_timeout;
+            let scope = BlobScope::Epoch(agent.epoch());
+            let outcome = restore::compare_sums(membership, agent.rank, reference, scope, key, &sums, deadline);
+            if let Err(error @ Error::Mismatch { .. }) = &outcome {
+                end_job(core, EndReason::Mismatch, &format!("rank {}: {error}", agent.rank));
+            }
+            outcome?;
+        }
+        Ok(())
     }
 
     fn take_fingerprint(&self) -> Result<(), Error> {
@@ -219,37 +312,33 @@ impl Session {
         let agent = &self.core.agent;
         match agent.phase.get() {
             Phase::SetUp => return Err(wrong("resume", Phase::SetUp, "call setup_done first")),
-            Phase::Decided(step) => return Err(wrong("resume", Phase::Decided(step), "GO stands: run the optimizer and commit first")),
+            Phase::Decided(step) if !agent.is_device_lost() => return Err(wrong("resume", Phase::Decided(step), "GO stands: run the optimizer and commit first")),
             Phase::Ended => return Err(wrong("resume", Phase::Ended, "the session is closed")),
-            Phase::Between(_) | Phase::InStep(_) => {}
+            Phase::Between(_) | Phase::InStep(_) | Phase::Decided(_) => {}
         }
         let step = self.await_recovery(Instant::now() + self.core.options.peer_timeout * 2)?;
         agent.fingerprint.forget_step();
+        // Nobody resumes into a replayed step: what the journal holds of it is void.
+        agent.journal.step_discard()?;
         agent.phase.set(Phase::Between(step));
+        agent.clear_device_lost();
         Ok(Resumed { step, blob: prepared::blob(&agent.journal, step)? })
+    }
+
+    /// Before a step under policy *replay*: the recovery is only a delay, if it leads to this step.
+    fn await_next_step(&self, step: u32) -> Result<(), Error> {
+        let agent = &self.core.agent;
+        let error = agent.doomed();
+        if !error.is_redo() || self.core.membership().options().policy != JobPolicy::Replay {
+            return Err(error);
+        }
+        let found = self.await_recovery(Instant::now() + self.core.options.peer_timeout * 2)?;
+        if found == step && !agent.is_device_lost() { Ok(()) } else { Err(Error::Redo) }
     }
 
     /// Waits until this rank lives in the job's epoch, and the step that the last recovery led to.
     fn await_recovery(&self, deadline: Instant) -> Result<u32, Error> {
-        let core = &self.core;
-        let found = core.wait_progress("recovery", deadline, || None, |progress| {
-            if let Some(error) = &progress.failed {
-                return Some(Err(error.clone()));
-            }
-            let (epoch, step) = progress.recovered?;
-            let now = core.membership().decision();
-            (now.epoch == epoch && !now.is_failed() && !now.is_ended()).then_some(Ok(step))
-        })?;
-        found.map_err(|error| self.ended(&error))
-    }
-
-    /// The recovery thread's error as this call's.
-    fn ended(&self, error: &Arc<Error>) -> Error {
-        match &**error {
-            Error::Evicted { rank, incarnation } => Error::Evicted { rank: *rank, incarnation: *incarnation },
-            Error::Ended { reason } => Error::Ended { reason: *reason },
-            other => Error::WrongState { call: "resume", reason: format!("recovery is not possible: {other}") },
-        }
+        wait_recovered(&self.core, deadline)
     }
 
     /// Leaves the job: waits until all ranks have come here, then gives the seat up. Without it the end of

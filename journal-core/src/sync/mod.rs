@@ -14,3 +14,7 @@ pub mod futex;
 pub mod robust;
 mod words;
 pub use words::{HeapWords, Words};
+mod ordered;
+pub use ordered::{ordered, ordered_fence};
+#[cfg(loom)]
+pub use ordered::weaken;

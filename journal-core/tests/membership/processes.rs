@@ -5,7 +5,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use journal_core::membership::{
-    BlobScope, Incarnation, JobOptions, JobPolicy, JobStrategy, Membership, MembershipError, Rank, ShmMembership,
+    BlobScope, Incarnation, JobOptions, JobPolicy, JobStrategy, Membership, MembershipError, Rank, SeatState,
+    ShmMembership,
 };
 
 /// Far above anything expected: what it cuts short is a hang.
@@ -116,7 +117,8 @@ impl Job {
             job.ranks.push(process);
         }
         for rank in (0..nranks).map(Rank) {
-            job.wait_until("all ranks to join", |launcher| launcher.seat(rank).state.is_held());
+            // One may even have left by now.
+            job.wait_until("all ranks to join", |launcher| launcher.seat(rank).state != SeatState::Allocated);
         }
         job
     }

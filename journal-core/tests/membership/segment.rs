@@ -97,12 +97,12 @@ fn readers_survive_any_bytes_behind_the_header() {
     for round in 0..40 {
         let mut bad = good.clone();
         // Dense noise, sparse noise, all ones.
-        for at in 0x200..bad.len() {
+        for byte in &mut bad[0x200..] {
             match round % 4 {
-                0 => bad[at] = random.below(256) as u8,
-                1 if random.below(50) == 0 => bad[at] ^= random.below(256) as u8,
-                2 if random.below(9) == 0 => bad[at] = [0, 1, 2, 0xff][random.below(4) as usize],
-                3 => bad[at] = 0xff,
+                0 => *byte = random.below(256) as u8,
+                1 if random.below(50) == 0 => *byte ^= random.below(256) as u8,
+                2 if random.below(9) == 0 => *byte = [0, 1, 2, 0xff][random.below(4) as usize],
+                3 => *byte = 0xff,
                 _ => {}
             }
         }
@@ -145,4 +145,27 @@ fn a_clique_registered_by_two_members_is_one() {
     assert!(clique.is_complete());
     assert_eq!((clique.rank_of(Rank(0)), clique.rank_of(Rank(1))), (Some(1), Some(0)));
     assert_eq!(clique.description, world);
+}
+
+#[test]
+fn the_largest_job_has_room_for_all_its_ranks() {
+    let name = job_name("largest");
+    let _unlink = Unlink(name.clone());
+    let launcher = ShmMembership::create(&options(&name, MAX_RANKS)).unwrap();
+    let last = Rank(MAX_RANKS - 1);
+    let (incarnation, token) = launcher.allocate(last).unwrap();
+    let member = ShmMembership::join(&name, last, incarnation, token).unwrap();
+    member.publish(BlobScope::Permanent, "k", b"last").unwrap();
+    assert_eq!(launcher.find_blob(BlobScope::Permanent, "k").unwrap().as_deref(), Some(&b"last"[..]));
+    let failures: Vec<Failure> = launcher
+        .seats()
+        .iter()
+        .zip((0..).map(Rank))
+        .filter(|(seat, _)| seat.state.is_held())
+        .map(|(seat, rank)| Failure { rank, incarnation: seat.incarnation, cause: Cause::DeviceLost })
+        .collect();
+    let now = launcher.report_failures(&failures).unwrap();
+    // The launcher's slot comes after that of the last rank.
+    assert_eq!(u32::from(now.slot), MAX_RANKS);
+    assert_eq!(member.failed_set(&now).unwrap().iter().collect::<Vec<_>>(), failures);
 }

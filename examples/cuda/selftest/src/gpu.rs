@@ -67,7 +67,10 @@ pub fn kernel(device: &CudaDevice, name: &str) -> anyhow::Result<Function> {
 
 /// A word that the device sees, on a page of its own.
 #[repr(align(4096))]
-pub struct Flag(AtomicU32, [u8; 4092]);
+pub struct Flag {
+    word: AtomicU32,
+    _page: [u8; 4092],
+}
 
 /// A stream behind a kernel that does not end by itself.
 pub struct Stuck<'a> {
@@ -81,7 +84,7 @@ impl<'a> Stuck<'a> {
     /// Makes a stream and launches the kernel.
     pub fn start(device: &'a CudaDevice) -> anyhow::Result<Self> {
         // Leaked: the device may still look at it when a check has failed.
-        let flag: &'static Flag = Box::leak(Box::new(Flag(AtomicU32::new(0), [0; 4092])));
+        let flag: &'static Flag = Box::leak(Box::new(Flag { word: AtomicU32::new(0), _page: [0; 4092] }));
         let spin = kernel(device, "spin")?;
         let stream = device.stream_create(1, 0)?;
         let address = core::ptr::from_ref(flag).cast_mut().cast();
@@ -106,7 +109,7 @@ impl<'a> Stuck<'a> {
     }
 
     fn let_go(&self) {
-        self.flag.0.store(1, Ordering::SeqCst);
+        self.flag.word.store(1, Ordering::SeqCst);
     }
 
     /// Ends the kernel and waits for the stream.

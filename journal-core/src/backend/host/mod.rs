@@ -263,6 +263,11 @@ impl Device for HostDevice {
 
     /// Never waits for a collective that does not end: its worker is left to itself, and its stream says LOST.
     /// Abort communicators first all the same: a collective that wakes and does not ask its stream faults.
+    fn inject_failure(&self, reason: &str) -> DeviceResult<()> {
+        self.inject(Fault::Lost { reason: reason.to_owned() });
+        Ok(())
+    }
+
     fn reset(&self) -> DeviceResult<()> {
         let mut state = lock(&self.state);
         state.stop(&self.engine);

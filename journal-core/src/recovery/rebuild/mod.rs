@@ -122,18 +122,18 @@ impl Attempt<'_> {
     /// calls add one rank.
     fn in_stages(&self, clique: &Clique) -> Option<Vec<Rank>> {
         let members: Vec<Rank> = clique.members.iter().flatten().copied().collect();
-        let (survivors, failed): (Vec<Rank>, Vec<Rank>) = members.into_iter().partition(|r| self.survivors.contains(*r));
+        let (survivors, failed): (Vec<Rank>, Vec<Rank>) = members.into_iter().partition(|r| self.healthy.contains(*r));
         let most = if self.strategy == JobStrategy::NewRank { 1 } else { usize::MAX };
         (survivors.len() >= 2 && !failed.is_empty() && failed.len() <= most).then_some(failed)
     }
 
     fn lowest_survivor(&self, clique: &Clique) -> Option<Rank> {
-        clique.members.iter().flatten().copied().filter(|r| self.survivors.contains(*r)).min()
+        clique.members.iter().flatten().copied().filter(|r| self.healthy.contains(*r)).min()
     }
 
     /// Survivors: the parent without the failed ranks; the parent is released by abort, never by destroy.
     fn shrink(&self, clique: &Clique) -> Result<Option<RealCommunicator>, Error> {
-        if !self.survivors.contains(self.me) {
+        if !self.healthy.contains(self.me) {
             return Ok(None);
         }
         let key = CliqueKey(clique.description.key);

@@ -14,7 +14,7 @@ impl Attempt<'_> {
         let key = CliqueKey(clique.description.key);
         let nccl = &self.core.agent.nccl;
         nccl.set_new_rank_rendezvous(&self.new_rank_id(clique)?)?;
-        if !self.survivors.contains(self.me) {
+        if !self.healthy.contains(self.me) {
             let config = CommConfig::from_bytes(&clique.description.config);
             return Ok(Some(RealCommunicator::init_new_rank(nccl, clique.description.nranks as i32, &config)?));
         }

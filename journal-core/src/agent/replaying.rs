@@ -1,0 +1,52 @@
+//! The recovery thread while it executes recorded requests again.
+
+use std::cell::Cell;
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+
+use crate::handle::VirtualHandle;
+use crate::membership::Epoch;
+
+thread_local! {
+    static EPOCH: Cell<Option<Epoch>> = const { Cell::new(None) };
+}
+
+/// The epoch that this thread replays in, if it does.
+pub(crate) fn epoch() -> Option<Epoch> {
+    EPOCH.get()
+}
+
+/// While it lives, requests of this thread belong to a replay: the doomed step does not stop them, another
+/// epoch does.
+pub(crate) struct Replaying(());
+
+impl Replaying {
+    pub(crate) fn begin(epoch: Epoch) -> Self {
+        EPOCH.set(Some(epoch));
+        Self(())
+    }
+}
+
+impl Drop for Replaying {
+    fn drop(&mut self) {
+        EPOCH.set(None);
+    }
+}
+
+/// Objects of handles that were retired since: a recorded request may still need them.
+#[derive(Debug, Default)]
+pub(crate) struct Substitutes(Mutex<HashMap<VirtualHandle, u64>>);
+
+impl Substitutes {
+    pub(crate) fn put(&self, handle: VirtualHandle, real: u64) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(handle, real);
+    }
+
+    pub(crate) fn get(&self, handle: VirtualHandle) -> Option<u64> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&handle).copied()
+    }
+
+    pub(crate) fn clear(&self) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+}

@@ -1,0 +1,101 @@
+//! Recovery in all its forms: strategies, policies, failed devices, several failures, several communicators.
+
+mod support;
+
+use support::{Ended, job_name, rejoin, run, segments};
+
+/// A demo that must end with identical weights; what it printed.
+#[track_caller]
+fn identical(arguments: &[&str]) -> serde_json::Value {
+    let mut command = rejoin();
+    command.args(["demo", "--json", "--steps", "40"]).args(arguments);
+    let ended = run(&mut command).expect_code(0);
+    let report: serde_json::Value = serde_json::from_str(&ended.stdout).expect("one object");
+    assert_eq!(report["identical"], true, "{ended:#?}");
+    report
+}
+
+#[track_caller]
+fn strategies(report: &serde_json::Value) -> Vec<String> {
+    let recoveries = report["recoveries"].as_array().expect("a list");
+    recoveries.iter().map(|r| r["strategy"].as_str().expect("a text").to_owned()).collect()
+}
+
+#[test]
+fn grow_and_new_rank_rebuild_without_a_fallback() {
+    assert_eq!(strategies(&identical(&["--strategy", "grow", "--kill", "2@20"])), ["grow"]);
+    assert_eq!(strategies(&identical(&["--strategy", "new-rank", "--kill", "0@20"])), ["new-rank"]);
+    assert_eq!(strategies(&identical(&["--strategy", "reinit", "--kill", "3@20"])), ["reinit"]);
+}
+
+#[test]
+fn a_clique_with_one_survivor_is_rebuilt_by_reinit_whatever_the_strategy() {
+    identical(&["--ranks", "2", "--strategy", "grow", "--kill", "1@20"]);
+    identical(&["--ranks", "2", "--strategy", "new-rank", "--kill", "0@20"]);
+}
+
+#[test]
+fn a_failed_device_is_replayed_in_its_process() {
+    for policy in ["redo", "replay"] {
+        let report = identical(&["--fail-device", "1@20", "--policy", policy]);
+        let recovery = &report["recoveries"][0];
+        assert!(recovery["replayed_requests"].as_u64().expect("a number") > 10, "{recovery:#?}");
+        assert_eq!(recovery["cause"], "device_lost", "its process lived on: {recovery:#?}");
+    }
+}
+
+#[test]
+fn under_policy_replay_survivors_issue_the_step_again() {
+    identical(&["--policy", "replay", "--kill", "2@20+400"]);
+    identical(&["--policy", "replay", "--strategy", "grow", "--kill", "0@20"]);
+}
+
+#[test]
+fn several_failures_at_once_and_one_after_the_other_are_survived() {
+    identical(&["--kill", "1@20", "--kill", "2@20"]);
+    identical(&["--strategy", "grow", "--kill", "0@20", "--kill", "3@20"]);
+    identical(&["--kill", "0@20", "--kill", "1@20", "--kill", "2@20"]);
+    identical(&["--kill", "2@10", "--kill", "1@11", "--fail-device", "3@12", "--kill", "0@30"]);
+    identical(&["--fail-device", "0@20", "--fail-device", "1@20"]);
+}
+
+#[test]
+fn a_lost_last_replica_ends_the_job_with_the_name_of_the_buffer() {
+    let mut command = rejoin();
+    command.args(["demo", "--steps", "20", "--ranks", "1", "--kill", "0@10"]);
+    let ended = run(&mut command).expect_code(12);
+    assert!(ended.stderr.contains("parameters"), "{ended:#?}");
+}
+
+fn grid(name: &str, ranks: &str, fault: &str, options: &[&str]) -> Ended {
+    let folder = std::path::Path::new(env!("CARGO_BIN_EXE_rejoin")).parent().expect("target folder");
+    let mut command = rejoin();
+    command.args(["run", "-n", ranks, "--backend", "host", "--job", name]).args(options).arg("--");
+    command.arg(folder.join("grid")).env("REJOIN_FAULT", fault);
+    run(&mut command).expect_code(0)
+}
+
+fn hashes(ended: &Ended) -> Vec<&str> {
+    let mut lines: Vec<&str> = ended.stdout.lines().filter(|l| l.contains("of the grid")).collect();
+    lines.sort_unstable();
+    lines
+}
+
+#[test]
+fn tensor_and_data_groups_are_rebuilt_together() {
+    let name = job_name("grid");
+    let clean = grid(&name, "4", "", &[]);
+    assert_eq!(hashes(&clean).len(), 4, "{clean:#?}");
+    for (fault, options) in [
+        ("kill:3@20", &[][..]),
+        ("kill:0@20", &["--strategy", "grow"]),
+        ("kill:1@20;kill:2@20", &["--strategy", "grow"]),
+        ("kill:2@30", &["--strategy", "new-rank"]),
+        ("fail-device:1@20", &["--policy", "replay"]),
+        ("kill:1@20", &["--policy", "replay"]),
+    ] {
+        let faulty = grid(&name, "4", fault, options);
+        assert_eq!(hashes(&faulty), hashes(&clean), "{fault} {options:?}: {faulty:#?}");
+    }
+    assert_eq!(segments(&name), [""; 0]);
+}
