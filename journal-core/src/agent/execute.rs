@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::objects::Communicator;
 use super::{Agent, group, poll, replaying};
-use crate::backend::{BackendKind, Copy, DevicePtr, LaunchShape, RealHandle};
+use crate::backend::{Copy, DevicePtr, LaunchShape, RealHandle};
 use crate::error::Error;
 use crate::handle::{HandleKind, VirtualHandle};
 use crate::membership::Membership;
@@ -331,18 +331,17 @@ impl Agent {
     }
 
     fn copy_and_wait(&self, copy: Copy, bytes: u64) -> Result<Value, Error> {
+        // What may hang is waited for before the copy is enqueued: a copy that is given up later would still
+        // write to memory that the application has taken back.
         self.wait_blocking_streams()?;
-        self.device.copy(copy, bytes, RealHandle(0))?;
-        self.wait_stream(RealHandle(0))?;
-        Ok(0)
+        self.copy_unrecorded(copy, bytes)?;
+        if self.interrupted() { Err(self.doomed()) } else { Ok(0) }
     }
 
-    /// What CUDA's legacy default stream does by itself: work on it follows all earlier work of blocking streams.
+    /// What CUDA's legacy default stream follows: all earlier work of itself and of blocking streams.
     fn wait_blocking_streams(&self) -> Result<(), Error> {
         const NON_BLOCKING: u32 = 1;
-        if self.device.kind() == BackendKind::Cuda {
-            return Ok(());
-        }
+        self.wait_stream(RealHandle(0))?;
         for (stream, flags) in self.objects.streams() {
             if flags & NON_BLOCKING == 0 {
                 self.wait_stream(RealHandle(self.resolve(stream, HandleKind::Stream)?))?;
