@@ -60,6 +60,40 @@ fn several_failures_at_once_and_one_after_the_other_are_survived() {
 }
 
 #[test]
+fn renumbered_ranks_move_and_the_bits_stay() {
+    assert_eq!(strategies(&identical(&["--strategy", "new-rank", "--renumber", "--kill", "1@20"])), ["new-rank"]);
+    assert_eq!(strategies(&identical(&["--strategy", "grow", "--renumber", "--kill", "0@10", "--kill", "2@30"])), ["grow", "grow"]);
+    for refused in [&["--renumber", "--strategy", "grow", "--policy", "replay"][..], &["--renumber"]] {
+        run(rejoin().arg("demo").args(refused)).expect_code(2).expect_stderr("--renumber");
+    }
+}
+
+#[test]
+fn journals_are_shown_and_judged_while_the_job_runs_and_after_a_death() {
+    let name = job_name("shown");
+    let mut command = rejoin();
+    let folder = std::path::Path::new(env!("CARGO_BIN_EXE_rejoin")).parent().expect("target folder");
+    command.args(["run", "-n", "4", "--backend", "host", "--job", &name, "--"]);
+    command.arg(folder.join("grid")).args(["--steps", "100000"]).env("REJOIN_FAULT", "kill:1@20");
+    let mut running = support::Running::start(&mut command);
+    running.wait_for_stderr("recovered");
+    for place in [format!("{name}/0"), format!("{name}/1")] {
+        let shown = run(rejoin().args(["show", &place])).expect_code(0);
+        assert!(shown.stdout.contains("ncclCommInitRankConfig") && shown.stdout.contains("lane 0: alive"), "{shown:#?}");
+        let rows = run(rejoin().args(["show", "--format", "json", &place])).expect_code(0);
+        let first: serde_json::Value = serde_json::from_str(rows.stdout.lines().next().expect("a record")).expect("json");
+        assert_eq!((&first["region"], &first["outcome"]), (&"setup".into(), &"committed".into()));
+    }
+    let verified = run(rejoin().args(["verify", &name])).expect_code(0);
+    assert!(verified.stdout.contains("can be replayed"), "{verified:#?}");
+    run(rejoin().args(["show", &format!("{name}/7")])).expect_code(2).expect_stderr("no journal");
+    run(rejoin().args(["verify", "no-such-job"])).expect_code(2);
+    running.signal(rustix::process::Signal::INT);
+    running.finish().expect_code(130);
+    assert_eq!(segments(&name), [""; 0]);
+}
+
+#[test]
 fn a_lost_last_replica_ends_the_job_with_the_name_of_the_buffer() {
     let mut command = rejoin();
     command.args(["demo", "--steps", "20", "--ranks", "1", "--kill", "0@10"]);

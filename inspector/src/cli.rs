@@ -34,6 +34,12 @@ pub enum Command {
     /// Print the recoveries of a job, with milliseconds a stage
     #[command(after_help = "Example:\n  rejoin recovery my-job")]
     Recovery(RecoveryOptions),
+    /// Print the journal of a rank, live or dead
+    #[command(after_help = "Example:\n  rejoin show my-job/2")]
+    Show(ShowOptions),
+    /// Say whether the journals of a job can be replayed, before anything fails
+    #[command(after_help = "Exit code 0: they can; 1: not; 2: could not look.\n\nExample:\n  rejoin verify my-job")]
+    Verify(VerifyOptions),
     /// Remove segments that no process uses any more
     #[command(after_help = "Example:\n  rejoin gc --dry-run")]
     Gc(GcOptions),
@@ -122,6 +128,10 @@ pub struct RecoveryPolicy {
     /// What happens to the step in which a rank died
     #[arg(long, value_enum, default_value_t)]
     pub policy: Policy,
+    /// Keep the numbering that grow and new-rank leave: survivors above the failed rank move down by one, the
+    /// replacement is the last
+    #[arg(long)]
+    pub renumber: bool,
     /// Deaths after which the job is given up
     #[arg(long, value_name = "M", default_value_t = 8)]
     pub max_recoveries: u32,
@@ -208,6 +218,57 @@ pub struct RecoveryOptions {
     pub dir: PathBuf,
 }
 
+/// `rejoin show`.
+#[derive(Debug, Args)]
+pub struct ShowOptions {
+    /// Job and rank, and the incarnation if not the newest
+    #[arg(value_name = "JOB/RANK[.INCARNATION]")]
+    pub journal: JournalPlace,
+    /// Text for people or JSON Lines
+    #[arg(long, value_enum, default_value_t)]
+    pub format: Format,
+    /// Folder of the segments
+    #[arg(long, value_name = "DIR", env = "REJOIN_DIR", default_value = "/dev/shm")]
+    pub dir: PathBuf,
+}
+
+/// `rejoin verify`.
+#[derive(Debug, Args)]
+pub struct VerifyOptions {
+    /// Name of the job
+    #[arg(value_parser = job_name)]
+    pub job: String,
+    /// Text for people or JSON Lines
+    #[arg(long, value_enum, default_value_t)]
+    pub format: Format,
+    /// Folder of the segments
+    #[arg(long, value_name = "DIR", env = "REJOIN_DIR", default_value = "/dev/shm")]
+    pub dir: PathBuf,
+}
+
+/// One rank's journal.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JournalPlace {
+    /// Job name.
+    pub job: String,
+    /// Rank.
+    pub rank: u32,
+    /// Which process of it; the newest if not given.
+    pub incarnation: Option<u32>,
+}
+
+impl std::str::FromStr for JournalPlace {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || "expected JOB/RANK or JOB/RANK.INCARNATION, for example my-job/2".to_owned();
+        let (job, place) = text.split_once('/').ok_or_else(wrong)?;
+        let (rank, incarnation) = place.split_once('.').map_or((place, None), |(rank, n)| (rank, Some(n)));
+        let number = |text: &str| text.parse::<u32>().map_err(|_| wrong());
+        Ok(Self { job: job_name(job)?, rank: number(rank)?, incarnation: incarnation.map(number).transpose()? })
+    }
+}
+
 /// `rejoin gc`.
 #[derive(Debug, Args)]
 pub struct GcOptions {
@@ -234,6 +295,21 @@ pub struct DemoRankOptions {
     /// File that gets this rank's result
     #[arg(long)]
     pub result: PathBuf,
+}
+
+impl RecoveryPolicy {
+    /// Refuses combinations that cannot keep what they promise.
+    pub fn check(&self) -> anyhow::Result<()> {
+        anyhow::ensure!(
+            !(self.renumber && self.policy == Policy::Replay),
+            "--renumber and --policy replay exclude each other: a recorded request names the ranks as they were"
+        );
+        anyhow::ensure!(
+            !self.renumber || matches!(self.strategy, Strategy::Grow | Strategy::NewRank),
+            "--renumber needs --strategy grow or new-rank: reinit keeps the original ranks"
+        );
+        Ok(())
+    }
 }
 
 fn ranks(text: &str) -> Result<u32, String> {
@@ -326,6 +402,16 @@ mod tests {
         assert_eq!(seconds("0.5"), Ok(Duration::from_millis(500)));
         for bad in ["0", "-1", "nan", "inf", "x", "1e9"] {
             assert!(seconds(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_journal_is_named_by_job_rank_and_incarnation() {
+        let place = |text: &str| text.parse::<JournalPlace>();
+        assert_eq!(place("a/2"), Ok(JournalPlace { job: "a".into(), rank: 2, incarnation: None }));
+        assert_eq!(place("a-b/0.3"), Ok(JournalPlace { job: "a-b".into(), rank: 0, incarnation: Some(3) }));
+        for bad in ["", "a", "a/", "/1", "a/x", "a/1.", "../a/1", "a/1.2.3"] {
+            assert!(place(bad).is_err(), "{bad}");
         }
     }
 

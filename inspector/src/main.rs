@@ -4,6 +4,7 @@
 //! cli -> run     launcher: members segment, ranks, replacements, signals
 //!     -> demo    the same launcher twice: undisturbed and with ranks killed; compares the weights
 //!     -> ls, recovery    read-only views of the members segments
+//!     -> show, verify    read-only views of a rank's journal
 //!     -> gc      removes what the kernel says nobody uses
 //! ```
 //! Exit codes stand in [`exit_code`]. Data goes to stdout, messages go to stderr.
@@ -23,6 +24,8 @@ mod progress;
 mod recovery;
 mod report;
 mod run;
+mod show;
+mod verify;
 
 use clap::Parser;
 use cli::{Cli, Command};
@@ -44,6 +47,8 @@ fn main() -> std::process::ExitCode {
         Command::DemoRank(options) => demo::rank::command(options),
         Command::Ls(options) => ls::command(&options),
         Command::Recovery(options) => recovery::command(&options),
+        Command::Show(options) => show::command(&options),
+        Command::Verify(options) => verify::command(&options),
         Command::Gc(options) => gc::command(&options),
     };
     let code = result.unwrap_or_else(|error| {

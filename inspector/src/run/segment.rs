@@ -37,6 +37,7 @@ pub fn free_name() -> String {
 
 /// What the segment is created with.
 pub fn options(job: &str, nranks: u32, backend: &str, policy: &RecoveryPolicy) -> anyhow::Result<JobOptions> {
+    policy.check()?;
     let mut uuid = [0; 16];
     let filled = rustix::rand::getrandom(&mut uuid, rustix::rand::GetRandomFlags::empty()).context("no random bytes")?;
     anyhow::ensure!(filled == uuid.len(), "only {filled} random bytes");
@@ -46,7 +47,7 @@ pub fn options(job: &str, nranks: u32, backend: &str, policy: &RecoveryPolicy) -
         uuid,
         strategy: policy.strategy.into(),
         policy: policy.policy.into(),
-        renumber: false,
+        renumber: policy.renumber,
         max_recoveries: policy.max_recoveries,
         stage_timeout: policy.stage_timeout,
         hang_timeout: None,

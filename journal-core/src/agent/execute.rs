@@ -139,7 +139,7 @@ impl Agent {
                 let comm = self.communicator(comm)?;
                 Ok(comm.nranks as u64)
             }
-            Call::CommUserRank { comm } => Ok(self.communicator(comm)?.rank as u64),
+            Call::CommUserRank { comm } => Ok(self.communicator(comm)?.rank() as u64),
             Call::CommCuDevice { comm } => {
                 self.communicator(comm)?;
                 Ok(u64::from(device.ordinal()))

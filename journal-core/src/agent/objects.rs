@@ -18,7 +18,7 @@ pub struct Communicator {
     /// Whose.
     pub clique: CliqueKey,
     /// This process's rank in it; moves only under `--renumber`.
-    pub rank: i32,
+    rank: AtomicU32,
     /// Its size.
     pub nranks: i32,
     /// As given at creation.
@@ -36,13 +36,23 @@ impl Communicator {
         Self {
             handle,
             clique,
-            rank,
+            rank: AtomicU32::new(rank as u32),
             nranks,
             config,
             splits: AtomicU32::new(0),
             real: Mutex::new(None),
             used: AtomicU32::new(0),
         }
+    }
+
+    /// This process's rank in it.
+    pub fn rank(&self) -> i32 {
+        self.rank.load(Ordering::Acquire) as i32
+    }
+
+    /// Renumbering has moved it.
+    pub fn set_rank(&self, rank: i32) {
+        self.rank.store(rank as u32, Ordering::Release);
     }
 
     /// The real one, locked.

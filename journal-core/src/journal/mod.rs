@@ -45,7 +45,7 @@ mod reader;
 pub use append_error::AppendError;
 pub use identity::JournalIdentity;
 pub use lane::RecordRef;
-pub use name::SegmentName;
+pub use name::{SegmentName, SegmentRole};
 pub use prepared::Prepared;
 pub use reader::{JournalReader, LoadError};
 pub use record::{Outcome, Record, RecordView};

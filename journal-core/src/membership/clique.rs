@@ -139,6 +139,15 @@ impl<'a, W: Words> Cliques<'a, W> {
         Ok(index)
     }
 
+    /// Moves `rank` to another place among the members, after a recovery that renumbers. All members do it, each
+    /// for its own new place, and meet in a barrier before anyone reads the members again. A death in between
+    /// leaves the places inconsistent, which the next recovery finds.
+    pub fn renumber(&self, index: u32, comm_rank: u32, rank: Rank) {
+        if index < capacity(self.nranks) && comm_rank < self.nranks {
+            self.words.word(self.entry(index) + MEMBERS + u64::from(comm_rank) * 8).store(u64::from(rank.0) + 1, Ordering::Release);
+        }
+    }
+
     fn check(&self, description: &CliqueDescription, comm_rank: u32) -> Result<(), MembershipError> {
         let invalid = |what: String| Err(MembershipError::InvalidArgument { what });
         // A zero half would look free.

@@ -369,6 +369,13 @@ impl ShmMembership {
         Ok(index)
     }
 
+    /// This rank has another place in a clique from now on.
+    pub fn renumber_clique(&self, index: u32, comm_rank: u32) -> Result<(), MembershipError> {
+        let (rank, _) = self.check_member("renumbering a clique")?;
+        self.shared.cliques().renumber(index, comm_rank, rank);
+        Ok(())
+    }
+
     /// All cliques, in the order of creation.
     pub fn cliques(&self) -> Result<Vec<Clique>, MembershipError> {
         self.shared.cliques().all()

@@ -7,7 +7,7 @@ use crate::membership::{BlobScope, LauncherState, Membership, Rank};
 use crate::session::state::{StateKind, StateTable};
 
 /// Key under which a rank publishes its state table at `setup_done`.
-pub(crate) fn states_key(rank: Rank) -> String {
+pub fn states_key(rank: Rank) -> String {
     format!("states.{rank}")
 }
 

@@ -202,9 +202,9 @@ fn exchange(
     deadline: Instant,
     moved: &dyn Fn() -> bool,
 ) -> Result<u64, Error> {
-    let input = pattern(probe.datatype, communicator.rank, send_bytes);
+    let input = pattern(probe.datatype, communicator.rank(), send_bytes);
     agent.copy_unrecorded(Copy::HostToDevice { dst: send, src: input.as_ptr() }, send_bytes)?;
-    let start = pattern(probe.datatype, -1 - communicator.rank, recv_bytes);
+    let start = pattern(probe.datatype, -1 - communicator.rank(), recv_bytes);
     agent.copy_unrecorded(Copy::HostToDevice { dst: recv, src: start.as_ptr() }, recv_bytes)?;
     let Some(call) = probe.call(send, recv) else { return Ok(0) };
     {

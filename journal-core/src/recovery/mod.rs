@@ -16,12 +16,13 @@ mod rebuild;
 pub(crate) mod stage;
 mod report;
 mod replay;
+pub mod replayable;
 pub(crate) mod restore;
 mod verify;
 
 use std::sync::Arc;
 
-pub(crate) use agree::states_key;
+pub use agree::states_key;
 use attempt::Attempt;
 
 use crate::error::{EndReason, Error};

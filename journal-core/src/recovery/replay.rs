@@ -5,10 +5,10 @@
 //! step: the step's requests, in the order of the journal.
 
 use super::attempt::Attempt;
-use super::stage;
+use super::{replayable, stage};
 use crate::agent::{HostMemory, Phase, recorded_value, replaying::Replaying};
 use crate::backend::{DevicePtr, RealHandle};
-use crate::error::{Error, Status};
+use crate::error::Error;
 use crate::handle::{HandleKind, VirtualHandle};
 use crate::journal::{Outcome, Record, Snapshot};
 use crate::membership::JobPolicy;
@@ -159,10 +159,7 @@ impl Attempt<'_> {
                 records.clear();
                 continue;
             }
-            let interrupted = Status::Redo as i32;
-            let issued = record.result.is_none_or(|r| recorded_value(r).map_or_else(|status| status == interrupted, |_| true));
-            let class = request.as_request().row().class;
-            if !issued || matches!(class, Class::Setup | Class::Teardown | Class::Query) {
+            if !replayable::counts(Stage::Step, &record, &request) {
                 continue;
             }
             if let Rule::Refuse(reason) = request.as_request().rule(Stage::Step) {

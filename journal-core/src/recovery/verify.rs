@@ -3,7 +3,7 @@
 use super::attempt::Attempt;
 use super::{fingerprint, restore, stage};
 use crate::error::Error;
-use crate::membership::{BlobScope, Membership};
+use crate::membership::{BlobScope, JobStrategy, Membership};
 use crate::nccl::clique::CliqueKey;
 
 impl Attempt<'_> {
@@ -57,6 +57,6 @@ impl Attempt<'_> {
 
     /// Ranks of communicators have moved, so the order of summation has too.
     pub(super) fn renumbered(&self) -> bool {
-        false
+        self.membership().options().renumber && self.strategy != JobStrategy::Reinit
     }
 }

@@ -48,7 +48,7 @@ impl Session {
                 return self.adopt_rebuilt(&new);
             }
             let id = self.rendezvous(new.clique, rank == 0)?;
-            let real = RealCommunicator::init_rank(&agent.nccl, new.nranks, &id, new.rank, config)?;
+            let real = RealCommunicator::init_rank(&agent.nccl, new.nranks, &id, new.rank(), config)?;
             let real = self.await_ready(real)?;
             self.register(&new, CliqueKind::Root, real)
         })?;
@@ -129,7 +129,7 @@ impl Session {
                 nranks: new.nranks as u32,
                 config: new.config.to_bytes(),
             },
-            new.rank as u32,
+            new.rank() as u32,
         )?;
         *new.lock() = Some(real);
         let bound = agent.objects.add_communicator(new.clone());
@@ -151,11 +151,13 @@ impl Session {
     /// Waits until recovery has rebuilt the communicator's clique, and binds it.
     fn adopt_rebuilt(&self, new: &Arc<Communicator>) -> Result<(), Error> {
         let (rank, nranks) = self.place_in(new.clique)?;
-        if (rank as i32, nranks as i32) != (new.rank, new.nranks) {
+        // Under --renumber the rank in the communicator is the one that recovery gave it.
+        let renumbered = self.core.membership().options().renumber;
+        if nranks as i32 != new.nranks || !renumbered && rank as i32 != new.rank() {
             return Err(Error::Mismatch {
                 what: format!(
                     "communicator {}: rank {} of {} asked for, the predecessor was rank {rank} of {nranks}",
-                    new.clique, new.rank, new.nranks
+                    new.clique, new.rank(), new.nranks
                 ),
             });
         }

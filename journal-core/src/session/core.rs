@@ -126,6 +126,7 @@ impl Core {
         let mut pool = self.lock_pool();
         match self.communicator_of(clique) {
             Some((bound, communicator)) => {
+                self.number(&communicator, &real)?;
                 *communicator.lock() = Some(real);
                 self.agent.handles().rebind(communicator.handle, bound)?;
             }
@@ -138,11 +139,20 @@ impl Core {
         Ok(())
     }
 
+    /// Under `--renumber` the rebuilt communicator says which rank this process has in it.
+    fn number(&self, communicator: &Communicator, real: &RealCommunicator) -> Result<(), Error> {
+        if self.membership().options().renumber {
+            communicator.set_rank(real.user_rank()?);
+        }
+        Ok(())
+    }
+
     /// A replacement's creation call: takes what recovery rebuilt and makes `communicator` of it.
     /// False: not rebuilt yet.
     pub fn adopt(&self, communicator: &Arc<Communicator>) -> Result<bool, Error> {
         let mut pool = self.lock_pool();
         let Some(real) = pool.remove(&communicator.clique) else { return Ok(false) };
+        self.number(communicator, &real)?;
         *communicator.lock() = Some(real);
         let bound = self.agent.objects.add_communicator(communicator.clone());
         self.agent.handles().bind(communicator.handle, bound)?;

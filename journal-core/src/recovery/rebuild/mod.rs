@@ -79,9 +79,13 @@ impl Attempt<'_> {
         };
         let placed = self.meet(stage::PLACED, reinitialised.and(placed))?;
         for (key, real) in placed {
+            if self.membership().options().renumber {
+                let index = cliques.iter().find(|c| c.description.key == key.0).map_or(u32::MAX, |c| c.index);
+                self.membership().renumber_clique(index, real.user_rank()? as u32)?;
+            }
             self.core.install(key, real)?;
         }
-        Ok(())
+        self.barrier(stage::REBUILT, true, &self.all)
     }
 
     /// Does `step` for each clique of this rank, in the order of the job's table. What was made before an
