@@ -38,7 +38,7 @@ pub enum Command {
     #[command(after_help = "Example:\n  rejoin show my-job/2")]
     Show(ShowOptions),
     /// Say whether the journals of a job can be replayed, before anything fails
-    #[command(after_help = "Exit code 0: they can; 1: not; 2: could not look.\n\nExample:\n  rejoin verify my-job")]
+    #[command(after_help = "Exit code 0: they can; 1: not; 2: could not look.\n\nExample:\n  rejoin verify my-job\n  rejoin verify my-job/2")]
     Verify(VerifyOptions),
     /// Remove segments that no process uses any more
     #[command(after_help = "Example:\n  rejoin gc --dry-run")]
@@ -138,6 +138,10 @@ pub struct RecoveryPolicy {
     /// Limit of each stage of a recovery, in seconds
     #[arg(long, value_name = "S", default_value = "30", value_parser = seconds)]
     pub stage_timeout: Duration,
+    /// Kill and replace a rank that is stopped, or behind all others, while the job makes no progress for so many
+    /// seconds; choose it longer than anything one rank does alone [default: never]
+    #[arg(long, value_name = "S", value_parser = seconds)]
+    pub hang_timeout: Option<Duration>,
 }
 
 /// `rejoin run`.
@@ -235,15 +239,34 @@ pub struct ShowOptions {
 /// `rejoin verify`.
 #[derive(Debug, Args)]
 pub struct VerifyOptions {
-    /// Name of the job
-    #[arg(value_parser = job_name)]
-    pub job: String,
+    /// A job, or one rank of it
+    #[arg(value_name = "JOB[/RANK]")]
+    pub place: JobPlace,
     /// Text for people or JSON Lines
     #[arg(long, value_enum, default_value_t)]
     pub format: Format,
     /// Folder of the segments
     #[arg(long, value_name = "DIR", env = "REJOIN_DIR", default_value = "/dev/shm")]
     pub dir: PathBuf,
+}
+
+/// A job or one rank of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JobPlace {
+    /// Job name.
+    pub job: String,
+    /// One rank; all if not given.
+    pub rank: Option<u32>,
+}
+
+impl std::str::FromStr for JobPlace {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let Some((job, rank)) = text.split_once('/') else { return Ok(Self { job: job_name(text)?, rank: None }) };
+        let rank = rank.parse().map_err(|_| "expected JOB or JOB/RANK, for example my-job/2".to_owned())?;
+        Ok(Self { job: job_name(job)?, rank: Some(rank) })
+    }
 }
 
 /// One rank's journal.
@@ -411,6 +434,26 @@ mod tests {
         assert_eq!(place("a/2"), Ok(JournalPlace { job: "a".into(), rank: 2, incarnation: None }));
         assert_eq!(place("a-b/0.3"), Ok(JournalPlace { job: "a-b".into(), rank: 0, incarnation: Some(3) }));
         for bad in ["", "a", "a/", "/1", "a/x", "a/1.", "../a/1", "a/1.2.3"] {
+            assert!(place(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_hang_is_blamed_only_when_asked_for() {
+        let of = |arguments: &[&str]| match parse(arguments).expect("valid").command {
+            Command::Run(run) => run.recovery.hang_timeout,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(of(&["run", "-n", "1", "--", "p"]), None);
+        assert_eq!(of(&["run", "-n", "1", "--hang-timeout", "2.5", "--", "p"]), Some(Duration::from_millis(2500)));
+    }
+
+    #[test]
+    fn verify_takes_a_job_or_one_of_its_ranks() {
+        let place = |text: &str| text.parse::<JobPlace>();
+        assert_eq!(place("a"), Ok(JobPlace { job: "a".into(), rank: None }));
+        assert_eq!(place("a/3"), Ok(JobPlace { job: "a".into(), rank: Some(3) }));
+        for bad in ["", "/1", "a/", "a/x", "a/1.0", "../a"] {
             assert!(place(bad).is_err(), "{bad}");
         }
     }

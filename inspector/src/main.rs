@@ -16,6 +16,7 @@ mod demo;
 mod exit_code;
 mod fault;
 mod gc;
+mod journal;
 #[allow(unsafe_code)]
 mod lease;
 mod ls;

@@ -2,6 +2,7 @@
 
 use crate::report::{milliseconds, name_ranks};
 use crate::run::evidence::Exit;
+use crate::run::hang::Blame;
 use crate::run::launcher::{Event, Watcher};
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
@@ -96,6 +97,15 @@ fn describe(event: &Event<'_>, nranks: u32) -> Option<String> {
             };
             let place = step.map_or("before set-up was complete".to_owned(), |step| format!("at step {step}"));
             format!("rank {rank} {how} {place}")
+        }
+        Event::Hung { blame, limit } => {
+            let what = match blame {
+                Blame::Stopped(ranks) if ranks.len() == 1 => format!("{} is stopped and will be replaced", name_ranks(ranks)),
+                Blame::Stopped(ranks) => format!("{} are stopped and will be replaced", name_ranks(ranks)),
+                Blame::Behind(rank) => format!("rank {rank} is behind all others and will be replaced"),
+                Blame::Nobody => "no rank is to blame alone, so the job is left as it is".to_owned(),
+            };
+            format!("no progress for {} s: {what}", limit.as_secs_f64())
         }
         Event::Replaced { rank, pid } => format!("replacement of rank {rank} started (pid {pid})"),
         Event::Restarted => "all ranks are started anew".to_owned(),

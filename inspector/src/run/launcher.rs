@@ -2,6 +2,7 @@
 
 use super::environment::{self, Environment};
 use super::evidence::Exit;
+use super::hang::{Blame, HangWatch};
 use super::lines::{Lines, OutputMode};
 use super::process::{RankOutput, RankProcess};
 use super::segment::JobSegment;
@@ -80,6 +81,13 @@ pub enum Event<'a> {
         /// The open step; none before set-up was complete.
         step: Option<u32>,
     },
+    /// The job has made no progress for `--hang-timeout`.
+    Hung {
+        /// Who is killed for it.
+        blame: &'a Blame,
+        /// That time.
+        limit: Duration,
+    },
     /// The next incarnation of a rank was started.
     Replaced {
         /// The rank.
@@ -120,6 +128,7 @@ pub fn launch(spec: &JobSpec, signals: &mut Signals, watcher: &mut dyn Watcher) 
             recoveries: Vec::new(),
             recovering: false,
             failed_after_finalize: None,
+            hangs: spec.options.hang_timeout.map(HangWatch::create),
         };
         match job.run(&mut supervisor, signals, watcher)? {
             End::Job { code, reason } => {
@@ -154,6 +163,7 @@ struct Job<'a> {
     recovering: bool,
     /// A rank that left the job in good order and then failed by itself.
     failed_after_finalize: Option<String>,
+    hangs: Option<HangWatch>,
 }
 
 impl Job<'_> {
@@ -184,8 +194,30 @@ impl Job<'_> {
                 return Ok(End::Job { code, reason });
             }
             self.collect_reports(watcher, false);
+            self.end_hung_ranks(watcher)?;
             watcher.event(&Event::Tick { step: self.segment.open_step() });
         }
+    }
+
+    /// Declares ranks that hold the job up failed, then kills them; their exit leads to the replacement.
+    fn end_hung_ranks(&mut self, watcher: &mut dyn Watcher) -> anyhow::Result<()> {
+        let pids: Vec<Option<u32>> = self.ranks.iter().map(|process| process.as_ref().map(RankProcess::pid)).collect();
+        let Some(hangs) = &mut self.hangs else { return Ok(()) };
+        let Some(blame) = hangs.look(self.segment.membership(), &pids) else { return Ok(()) };
+        let limit = self.spec.options.hang_timeout.unwrap_or_default();
+        watcher.event(&Event::Hung { blame: &blame, limit });
+        let ranks = match blame {
+            Blame::Stopped(ranks) => ranks,
+            Blame::Behind(rank) => vec![rank],
+            Blame::Nobody => Vec::new(),
+        };
+        for rank in ranks {
+            self.segment.declare_hung(rank)?;
+            if let Some(process) = &self.ranks[rank as usize] {
+                process.signal(Signal::KILL);
+            }
+        }
+        Ok(())
     }
 
     fn start(&mut self, rank: u32) -> anyhow::Result<u32> {

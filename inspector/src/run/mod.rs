@@ -5,11 +5,13 @@
 //!   process     one rank: start, signal, reap            evidence   how it ended
 //!   supervisor  exit -> replace | restart | end          (pure)
 //!   segment     the members segment as the launcher uses it: seats, evidence, reports
+//!   hang        who holds a job up (--hang-timeout)
 //!   leftovers   what a dead job has left under a name, and the proof that it is dead
 //! ```
 
 pub mod environment;
 pub mod evidence;
+pub mod hang;
 pub mod launcher;
 pub mod leftovers;
 pub mod lines;

@@ -8,7 +8,7 @@ use crate::run::leftovers;
 use anyhow::Context;
 use journal_core::error::EndReason;
 use journal_core::membership::{
-    BlobScope, Incarnation, JobOptions, MembershipError, Membership, Rank, RecoveryOutcome, RecoveryReport, ShmMembership,
+    BlobScope, Cause, Failure, Incarnation, JobOptions, MembershipError, Membership, Rank, RecoveryOutcome, RecoveryReport, ShmMembership,
 };
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
@@ -50,7 +50,7 @@ pub fn options(job: &str, nranks: u32, backend: &str, policy: &RecoveryPolicy) -
         renumber: policy.renumber,
         max_recoveries: policy.max_recoveries,
         stage_timeout: policy.stage_timeout,
-        hang_timeout: None,
+        hang_timeout: policy.hang_timeout,
         backend: backend.to_owned(),
     })
 }
@@ -97,6 +97,18 @@ impl JobSegment {
     fn step_of(&self, rank: Rank) -> u32 {
         let step = self.membership.decision().step;
         step.0 + u32::from(self.membership.committed(rank, step))
+    }
+
+    /// The segment itself.
+    pub fn membership(&self) -> &ShmMembership {
+        &self.membership
+    }
+
+    /// Declares that a rank hangs; its process is killed by the caller.
+    pub fn declare_hung(&self, rank: u32) -> anyhow::Result<()> {
+        let failure = Failure { rank: Rank(rank), incarnation: self.incarnations[rank as usize], cause: Cause::Hung };
+        self.membership.report_failures(&[failure])?;
+        Ok(())
     }
 
     /// Ends the job. If the ranks have ended it already, their reason stays and is returned.

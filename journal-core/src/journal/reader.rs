@@ -5,6 +5,7 @@ use std::path::Path;
 use super::name::SHARED_MEMORY_DIR;
 use super::store::{Memory, Store};
 use super::{Boundary, JournalIdentity, Prepared, SegmentError, SegmentName, SharedSegment, Snapshot, header, prepared, snapshot};
+use crate::handle::{HandleTable, VirtualHandle};
 
 /// A journal opened for reading.
 #[derive(Debug)]
@@ -71,5 +72,12 @@ impl JournalReader {
     pub fn prepared(&self) -> Result<Vec<Prepared>, LoadError> {
         self.store.memory().base().check_len()?;
         Ok(prepared::steps(&self.store).into_iter().filter_map(|step| prepared::read(&self.store, step)).collect())
+    }
+
+    /// Handles that are not free, and the object of each where it has one now.
+    pub fn live_handles(&self) -> Result<Vec<(VirtualHandle, Option<u64>)>, LoadError> {
+        self.store.memory().base().check_len()?;
+        let hint = std::sync::atomic::AtomicU32::new(0);
+        Ok(HandleTable::new(&self.store, &hint).live())
     }
 }
