@@ -2,6 +2,8 @@
 
 mod support;
 
+use journal_core::membership::{Incarnation, Membership, Rank, ShmMembership};
+use rustix::process::Signal;
 use support::{Ended, job_name, rejoin, run, segments};
 
 /// A demo that must end with identical weights; what it printed.
@@ -88,8 +90,83 @@ fn journals_are_shown_and_judged_while_the_job_runs_and_after_a_death() {
     assert!(verified.stdout.contains("can be replayed"), "{verified:#?}");
     run(rejoin().args(["show", &format!("{name}/7")])).expect_code(2).expect_stderr("no journal");
     run(rejoin().args(["verify", "no-such-job"])).expect_code(2);
-    running.signal(rustix::process::Signal::INT);
+    running.signal(Signal::INT);
     running.finish().expect_code(130);
+    assert_eq!(segments(&name), [""; 0]);
+}
+
+#[test]
+fn a_rank_that_dies_again_in_the_recovery_of_its_step_ends_the_job_by_rule() {
+    let name = job_name("again");
+    let folder = std::path::Path::new(env!("CARGO_BIN_EXE_rejoin")).parent().expect("target folder");
+    let mut command = rejoin();
+    command.args(["run", "-n", "4", "--backend", "host", "--job", &name, "--"]).arg(folder.join("grid"));
+    command.env("REJOIN_FAULT", "kill:2@20;kill-at-setup-done:2@1");
+    run(&mut command).expect_code(11).expect_stderr("died twice in step 20");
+    assert_eq!(segments(&name), [""; 0]);
+}
+
+/// Starts an endless grid and waits until all of its ranks have committed steps; the pids of ranks 0 to 3.
+fn endless(name: &str, options: &[&str]) -> (support::Running, Vec<u32>) {
+    let folder = std::path::Path::new(env!("CARGO_BIN_EXE_rejoin")).parent().expect("target folder");
+    let mut command = rejoin();
+    command.args(["run", "-n", "4", "--backend", "host", "--job", name]).args(options).arg("--");
+    command.arg(folder.join("grid")).args(["--steps", "4000000000"]);
+    let running = support::Running::start(&mut command);
+    let watchdog = std::time::Instant::now() + std::time::Duration::from_secs(support::WATCHDOG_S as u64);
+    loop {
+        assert!(std::time::Instant::now() < watchdog, "the job did not start");
+        let Ok(members) = ShmMembership::open_read_only("/dev/shm".as_ref(), name) else { continue };
+        if members.decision().step.0 >= 3 {
+            let pid = |rank| members.identity(Rank(rank), Incarnation(0)).expect("joined").pid;
+            return (running, (0..4).map(pid).collect());
+        }
+        std::thread::yield_now();
+    }
+}
+
+fn signal(pid: u32, signal: Signal) {
+    let pid = rustix::process::Pid::from_raw(pid as i32).expect("a pid");
+    rustix::process::kill_process(pid, signal).expect("a process that this test started");
+}
+
+#[test]
+fn a_stopped_rank_that_holds_up_a_recovery_is_declared_hung_and_replaced() {
+    let name = job_name("stopped");
+    let (mut running, pids) = endless(&name, &["--stage-timeout", "1"]);
+    signal(pids[2], Signal::STOP);
+    signal(pids[1], Signal::KILL);
+    running.wait_for_stderr("replacement of rank 1");
+    running.wait_for_stderr("replacement of rank 2");
+    running.wait_for_stderr("recovered");
+    running.signal(Signal::INT);
+    running.finish().expect_code(130);
+    assert_eq!(segments(&name), [""; 0]);
+}
+
+#[test]
+fn without_a_launcher_the_next_failure_ends_the_job() {
+    let name = job_name("orphans");
+    let (running, pids) = endless(&name, &[]);
+    running.signal(Signal::KILL);
+    support::wait_for_end(running.pid());
+    signal(pids[3], Signal::KILL);
+    pids.iter().for_each(|pid| support::wait_for_end(*pid));
+    drop(running);
+    // What is left is provably dead, and taken away on request.
+    run(rejoin().arg("gc"));
+    assert_eq!(segments(&name), [""; 0]);
+}
+
+#[test]
+fn both_ranks_of_a_column_lost_at_once_end_the_job_by_name_or_are_survived_one_by_one() {
+    let name = job_name("column");
+    let (running, pids) = endless(&name, &["--stage-timeout", "5"]);
+    signal(pids[1], Signal::STOP);
+    signal(pids[3], Signal::KILL);
+    signal(pids[1], Signal::KILL);
+    let ended = running.finish();
+    ended.expect_code(12).expect_stderr("parameters");
     assert_eq!(segments(&name), [""; 0]);
 }
 

@@ -65,7 +65,8 @@ impl Process {
 
     fn end(mut self) {
         drop(self.input);
-        assert!(self.child.wait().expect("the rank ends").success());
+        let status = self.child.wait().expect("the rank ends");
+        assert!(status.success(), "the rank ended with {status}");
     }
 }
 
@@ -87,7 +88,8 @@ fn rank_process() {
     let nranks = number(&std::env::var("HOST_NCCL_NRANKS").expect("set"));
     let stream = Stream::create();
     let mut comm = None;
-    let mut x = vec![0.0_f32; COUNT];
+    // Never freed: a stuck collective may still read it while the process ends.
+    let x: &mut [f32] = Vec::leak(vec![0.0_f32; COUNT]);
     for line in std::io::stdin().lines() {
         let line = line.expect("the parent lives");
         let words: Vec<&str> = line.split(' ').collect();
@@ -107,7 +109,7 @@ fn rank_process() {
                 x.fill(rank as f32 + 1.0);
                 let comm = comm.expect("joined");
                 let at = x.as_mut_ptr().cast();
-                // SAFETY: `x` lives as long as the process uses the stream.
+                // SAFETY: `x` is never freed.
                 started(unsafe { ncclAllReduce(at, at, COUNT, 7, 0, comm.0, stream.raw()) });
                 comm.wait();
                 "started".into()

@@ -173,14 +173,15 @@ impl Agent {
             }
 
             Call::GroupStart {} => {
-                self.nccl.start_group()?;
-                group::enter();
+                group::enter(self.epoch());
                 Ok(0)
             }
             Call::GroupEnd {} => {
-                let (ended, used) = (self.nccl.end_group(), group::leave());
-                ended?;
-                used.iter().try_for_each(|communicator| self.settle(communicator)).map(|()| 0)
+                let calls = group::leave(self.epoch()).ok_or_else(|| Error::WrongState {
+                    call: "ncclGroupEnd",
+                    reason: "no group is open on this thread".to_owned(),
+                })?;
+                self.issue_group(&calls).map(|()| 0)
             }
 
             Call::AllReduce { sendbuff: send, recvbuff: recv, count, datatype, op, comm, stream } => {
@@ -300,17 +301,33 @@ impl Agent {
         } else {
             self.device.stream_native(real_stream)
         };
-        let guard = communicator.lock();
-        let real = guard.as_ref().ok_or_else(|| self.doomed())?;
-        real.enqueue(call, native)?;
-        drop(guard);
-        communicator.mark_used();
         self.fingerprint.note(communicator.clique, &call);
-        // The launch comes later than the call: what the application enqueues next must not overtake it.
-        if !group::defers(&communicator) {
+        if let Some((communicator, call, native)) = group::keep(self.epoch(), (communicator, call, native.expose_provenance())) {
+            self.issue(&communicator, call, native)?;
             self.settle(&communicator)?;
         }
         Ok(0)
+    }
+
+    fn issue(&self, communicator: &Communicator, call: Collective, native: usize) -> Result<(), Error> {
+        let guard = communicator.lock();
+        let real = guard.as_ref().ok_or_else(|| self.doomed())?;
+        real.enqueue(call, core::ptr::with_exposed_provenance_mut(native))?;
+        communicator.mark_used();
+        Ok(())
+    }
+
+    /// All calls of a group. The launch comes later than the end of the group: what the application enqueues
+    /// next must not overtake it.
+    fn issue_group(&self, calls: &[group::Queued]) -> Result<(), Error> {
+        if calls.is_empty() {
+            return Ok(());
+        }
+        self.nccl.start_group()?;
+        let issued = calls.iter().try_for_each(|(communicator, call, native)| self.issue(communicator, *call, *native));
+        self.nccl.end_group()?;
+        issued?;
+        calls.iter().try_for_each(|(communicator, ..)| self.settle(communicator))
     }
 
     /// Waits until the last NCCL call on a communicator has been launched: on a non-blocking one the next

@@ -45,7 +45,7 @@ pub struct Agent {
     live_epoch: AtomicU32,
     /// This process replaces a dead one: collectives of its set-up are skipped.
     replacement: bool,
-    faults: FaultPlan,
+    pub(crate) faults: FaultPlan,
     step_allocations: Mutex<Vec<(DevicePtr, u64)>>,
     freed_after_quiesce: Mutex<Vec<DevicePtr>>,
     pub(crate) substitutes: replaying::Substitutes,
@@ -275,11 +275,11 @@ impl Agent {
         if request.op() == OpCode::AllReduce && !self.faults.is_empty() {
             match self.faults.take(step) {
                 Some(Fault::Kill { delay }) => kill_self(delay, || self.membership.note_kill_time()),
+                Some(Fault::KillAtSetupDone) | None => {}
                 Some(Fault::FailDevice) => {
                     self.membership.note_kill_time();
                     let _ = self.device.inject_failure("told to fail by REJOIN_FAULT");
                 }
-                None => {}
             }
         }
     }

@@ -289,18 +289,6 @@ impl RealCommunicator {
         self.library.check(unsafe { self.library.comm_abort(self.raw) }?)
     }
 
-    /// `ncclCommFinalize`, at the end of a job without a death in this communicator. Collective.
-    pub fn finalize(&self) -> Result<(), NcclError> {
-        // SAFETY: live communicator.
-        self.library.check(unsafe { self.library.comm_finalize(self.raw) }?)
-    }
-
-    /// `ncclCommDestroy` after [`Self::finalize`]; never after a death.
-    pub fn destroy(self) -> Result<(), NcclError> {
-        // SAFETY: live communicator, consumed here.
-        self.library.check(unsafe { self.library.comm_destroy(self.raw) }?)
-    }
-
     /// `ncclCommRegister`.
     pub fn register(&self, buffer: DevicePtr, bytes: u64) -> Result<u64, NcclError> {
         let mut handle = core::ptr::null_mut();

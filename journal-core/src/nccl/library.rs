@@ -87,10 +87,8 @@ table! {
     comm_setup_new_rank "ncclCommSetupNewRank" optional (comm: Comm);
     /// Where the three new-rank calls meet; host-nccl only.
     host_set_new_rank_rendezvous "ncclHostSetNewRankRendezvous" optional (id: *const ncclUniqueId);
-    /// `ncclCommFinalize`
-    comm_finalize "ncclCommFinalize" required (comm: Comm);
-    /// `ncclCommDestroy`
-    comm_destroy "ncclCommDestroy" required (comm: Comm);
+    // ncclCommDestroy and ncclCommFinalize are left out on purpose: after a death both hang or poison peers, so
+    // no code path of Rejoin may reach them. Communicators end by abort, or with their process.
     /// `ncclCommAbort`
     comm_abort "ncclCommAbort" required (comm: Comm);
     /// `ncclCommGetAsyncError`
@@ -265,4 +263,18 @@ pub fn find_companion(name: &str) -> Option<PathBuf> {
     [beside.join(name), beside.join("deps").join(name), beside.join("../lib").join(name), beside.join("..").join(name)]
         .into_iter()
         .find(|path| path.is_file())
+}
+
+#[cfg(test)]
+mod tests {
+    /// After a shrink with the abort flag ncclCommDestroy hangs on NCCL 2.31.2 and newer (pytorch/pytorch#194679).
+    #[test]
+    fn no_communicator_can_be_destroyed_or_finalized() {
+        let table = include_str!("library.rs").split("#[cfg(test)]").next().expect("the code above");
+        let entries: Vec<&str> = table.lines().filter(|line| line.contains("required (") || line.contains("optional (")).collect();
+        assert!(entries.len() > 30, "the table is found: {}", entries.len());
+        for call in ["\"ncclCommDestroy\"", "\"ncclCommFinalize\""] {
+            assert!(entries.iter().all(|entry| !entry.contains(call)), "{call} is in the function table");
+        }
+    }
 }

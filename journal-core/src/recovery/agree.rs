@@ -3,7 +3,8 @@
 use super::attempt::Attempt;
 use crate::error::{EndReason, Error};
 use super::end_job;
-use crate::membership::{BlobScope, LauncherState, Membership, Rank};
+use crate::journal::{SegmentName, SharedSegment};
+use crate::membership::{BlobScope, LauncherState, Membership, Rank, ShmMembership};
 use crate::session::state::{StateKind, StateTable};
 
 /// Key under which a rank publishes its state table at `setup_done`.
@@ -15,6 +16,9 @@ impl Attempt<'_> {
     pub(super) fn agree(&mut self) -> Result<(), Error> {
         let membership = self.membership();
         if membership.launcher().1 != LauncherState::Alive && self.failed.iter().any(|f| f.cause.is_fenced()) {
+            if self.leader {
+                self.remove_segments();
+            }
             end_job(self.core, EndReason::NoLauncher, "the launcher is gone, so nobody can start a replacement");
             return Err(self.core.agent.doomed());
         }
@@ -22,6 +26,19 @@ impl Attempt<'_> {
             self.refuse_lost_state()?;
         }
         self.check()
+    }
+
+    /// Nobody else is left to do it. The journals of the living go with their names only.
+    fn remove_segments(&self) {
+        let job = &self.core.options.job;
+        for (rank, seat) in (0..).zip(self.membership().seats()) {
+            for incarnation in 0..=seat.incarnation.0 {
+                if let Ok(name) = SegmentName::journal(job, rank, incarnation) {
+                    let _ = SharedSegment::unlink(&name);
+                }
+            }
+        }
+        let _ = ShmMembership::unlink(job);
     }
 
     /// A replicated buffer whose clique has no survivor is gone for good.

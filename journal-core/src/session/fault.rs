@@ -1,6 +1,7 @@
 //! Faults on purpose: a rank that kills itself inside the all-reduce of a given step.
 //!
-//! `REJOIN_FAULT="kill:RANK@STEP[+US];fail-device:RANK@STEP"`. Only incarnation 0 obeys, once each.
+//! `REJOIN_FAULT="kill:RANK@STEP[+US];fail-device:RANK@STEP;kill-at-setup-done:RANK@INCARNATION"`. The first two
+//! are for incarnation 0, the third kills a replacement right before its state is restored. Once each.
 
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -13,6 +14,8 @@ pub enum Fault {
         /// How much later.
         delay: Duration,
     },
+    /// SIGKILL to the own process at `setup_done` of the incarnation that stands for the step.
+    KillAtSetupDone,
     /// The device fails as the host backend can be told to.
     FailDevice,
 }
@@ -25,9 +28,24 @@ impl FaultPlan {
     /// Reads `REJOIN_FAULT`; entries of other ranks are left out, malformed ones are an error text.
     pub fn from_env(rank: u32, incarnation: u32) -> Result<Self, String> {
         match std::env::var("REJOIN_FAULT") {
-            Ok(text) if incarnation == 0 => Self::parse(&text, rank),
-            _ => Ok(Self::default()),
+            Ok(text) => Self::parse(&text, rank).map(|plan| plan.of_incarnation(incarnation)),
+            Err(_) => Ok(Self::default()),
         }
+    }
+
+    fn of_incarnation(self, incarnation: u32) -> Self {
+        let plan = self.0.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mine = |(at, fault): &(u32, Fault)| match fault {
+            Fault::KillAtSetupDone => *at == incarnation,
+            _ => incarnation == 0,
+        };
+        Self(Mutex::new(plan.into_iter().filter(mine).collect()))
+    }
+
+    /// Whether this process is to die at its `setup_done`.
+    pub fn dies_at_setup_done(&self) -> bool {
+        let plan = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        plan.iter().any(|(_, fault)| *fault == Fault::KillAtSetupDone)
     }
 
     /// Parses the text of `REJOIN_FAULT`.
@@ -42,12 +60,13 @@ impl FaultPlan {
                 let fault = match what {
                     "kill" => Fault::Kill { delay },
                     "fail-device" => Fault::FailDevice,
+                    "kill-at-setup-done" => Fault::KillAtSetupDone,
                     _ => return None,
                 };
                 Some((of_rank.parse::<u32>().ok()?, step.parse::<u32>().ok()?, fault))
             })();
             let (of_rank, step, fault) = parsed.ok_or_else(|| {
-                format!("REJOIN_FAULT has {entry:?}, expected kill:RANK@STEP, kill:RANK@STEP+MICROSECONDS or fail-device:RANK@STEP")
+                format!("REJOIN_FAULT has {entry:?}, expected kill:RANK@STEP, kill:RANK@STEP+MICROSECONDS, fail-device:RANK@STEP or kill-at-setup-done:RANK@INCARNATION")
             })?;
             if of_rank == rank {
                 plan.push((step, fault));
@@ -59,7 +78,7 @@ impl FaultPlan {
     /// Takes out the fault of `step`, if there is one.
     pub fn take(&self, step: u32) -> Option<Fault> {
         let mut plan = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let at = plan.iter().position(|(s, _)| *s == step)?;
+        let at = plan.iter().position(|(s, fault)| *s == step && *fault != Fault::KillAtSetupDone)?;
         Some(plan.remove(at).1)
     }
 

@@ -1,15 +1,16 @@
 //! Steps: begin, end with the job's decision, commit, and coming back after a recovery.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::core::Core;
+use super::fault::kill_self;
 use super::state::{StateKind, StateTable};
 use super::{Session, prepared};
 use crate::agent::Phase;
 use crate::error::{EndReason, Error};
 use crate::journal::{JournalReader, SegmentName};
-use crate::membership::{BlobScope, JobPolicy, Membership, RankSet, Step, Verdict};
+use crate::membership::{BlobScope, JobPolicy, LauncherState, Membership, RankSet, SeatState, ShmMembership, Step, Verdict};
 use crate::nccl::clique::CliqueKey;
 use crate::recovery::{end_job, fingerprint, restore, stage, states_key};
 use crate::request;
@@ -93,6 +94,9 @@ impl Session {
             return Err(wrong("setup_done", phase, "it is called once"));
         }
         agent.wait_all_streams()?;
+        if agent.faults.dies_at_setup_done() {
+            kill_self(Duration::ZERO, || core.membership().note_kill_time());
+        }
         let table = core.states();
         self.warn_of_gaps(&table);
         agent.journal.prepared_reserve(prepared::size(&table, LARGEST_BLOB))?;
@@ -344,6 +348,16 @@ impl Session {
         wait_recovered(&self.core, deadline)
     }
 
+    /// The launcher removes the job's segments; where it is gone, the last rank to leave does.
+    fn clean_up_without_launcher(&self) -> Result<(), Error> {
+        let membership = self.core.membership();
+        let all_left = membership.seats().iter().all(|seat| seat.state == SeatState::Left);
+        if all_left && membership.launcher().1 != LauncherState::Alive {
+            ShmMembership::unlink(&self.core.options.job)?;
+        }
+        Ok(())
+    }
+
     /// Leaves the job: waits until all ranks have come here, then gives the seat up. Without it the end of
     /// this process is a death.
     pub fn finalize(self) -> Result<(), Error> {
@@ -374,6 +388,6 @@ impl Session {
         membership.leave()?;
         agent.journal.finish();
         agent.journal.unlink()?;
-        Ok(())
+        self.clean_up_without_launcher()
     }
 }
