@@ -113,6 +113,31 @@ fn rank() {
             rank.steps(5, |_| ());
             rank.session.finalize().expect("left");
         }
+        "waits-in-a-step" => {
+            rank.steps(6, |step| {
+                if step == 3 && number == 1 && incarnation == 0 {
+                    loop {
+                        std::thread::park();
+                    }
+                }
+            });
+            rank.session.finalize().expect("left");
+        }
+        "stops-in-a-step" => {
+            rank.steps(6, |step| {
+                if step == 3 && number == 1 && incarnation == 0 {
+                    rustix::process::kill_process(rustix::process::getpid(), Signal::STOP).expect("stopped");
+                }
+            });
+            rank.session.finalize().expect("left");
+        }
+        "all-wait-in-a-step" => rank.steps(6, |step| {
+            if step == 3 {
+                loop {
+                    std::thread::park();
+                }
+            }
+        }),
         "collective-outside-a-step" => {
             rank.session.setup_done().expect("set up");
             let error = rank.all_reduce().expect_err("refused");
@@ -164,6 +189,35 @@ fn deaths_beyond_the_limit_end_the_job_with_its_own_code() {
 fn the_same_rank_twice_in_a_step_ends_the_job() {
     let name = job_name("twice");
     run(&mut job(&name, 3, "dies-at-the-same-step", &[])).expect_code(11).expect_stderr("twice in");
+    assert_eq!(segments(&name), [""; 0]);
+}
+
+#[test]
+fn a_rank_that_hangs_is_replaced_when_asked_for() {
+    let name = job_name("hang");
+    let ended = run(&mut job(&name, 3, "waits-in-a-step", &["--hang-timeout", "1"])).expect_code(0);
+    let ended = ended.expect_stderr("no progress for 1 s: rank 1 is behind all others").expect_stderr("recovered");
+    assert_eq!(ended.stderr.matches("replacement of rank").count(), 1, "nobody else is blamed: {ended:#?}");
+    assert_eq!(segments(&name), [""; 0]);
+}
+
+#[test]
+fn a_stopped_rank_is_replaced_when_asked_for() {
+    let name = job_name("stop");
+    let ended = run(&mut job(&name, 3, "stops-in-a-step", &["--hang-timeout", "1", "--strategy", "grow"])).expect_code(0);
+    let ended = ended.expect_stderr("rank 1 is stopped").expect_stderr("recovered");
+    assert_eq!(ended.stderr.matches("replacement of rank").count(), 1, "nobody else is blamed: {ended:#?}");
+    assert_eq!(segments(&name), [""; 0]);
+}
+
+#[test]
+fn a_job_that_stands_still_as_a_whole_is_told_and_left_alone() {
+    let name = job_name("still");
+    let mut running = Running::start(&mut job(&name, 2, "all-wait-in-a-step", &["--hang-timeout", "0.5"]));
+    running.wait_for_stderr("no rank is to blame alone");
+    running.signal(Signal::INT);
+    let ended = running.finish().expect_code(130);
+    assert!(!ended.stderr.contains("replacement"), "{ended:#?}");
     assert_eq!(segments(&name), [""; 0]);
 }
 

@@ -103,7 +103,7 @@ fn choose_backend(quiet: bool) -> Backend {
         (_, Err(error)) => format!("{error:#}"),
     };
     if !quiet {
-        eprintln!("rejoin: using the host backend (CPU memory): {why}");
+        eprintln!("rejoin: no usable GPU here, so the demo runs on CPU memory (--backend host); the reason: {why}");
     }
     Backend::Host
 }

@@ -11,22 +11,25 @@ pub fn tell(backend: Backend, ranks: u32, steps: u32, faults: &Faults, clean: &R
         Backend::Cuda => "cuda backend",
     };
     let processes = if ranks == 1 { "1 process trains".to_owned() } else { format!("{ranks} processes train") };
+    let titles = ["undisturbed".to_owned(), disturbed(faults)];
+    let width = titles.iter().map(String::len).max().unwrap_or(0);
     let mut lines = vec![
         format!("{processes} one network together ({device}), twice:"),
         String::new(),
-        summary("undisturbed", steps, clean),
-        summary(&disturbed(faults), steps, faulty),
+        summary(&titles[0], width, steps, clean),
+        summary(&titles[1], width, steps, faulty),
         String::new(),
     ];
     for recovery in &faulty.recoveries {
-        lines.extend(timeline(recovery, ranks));
+        lines.extend(timeline(recovery, ranks, steps));
         lines.push(String::new());
     }
     if faulty.recoveries.is_empty() {
         lines.push("No rank was lost.".to_owned());
     }
+    let lost = if faults.kills.is_empty() { "a device" } else { "a process" };
     lines.push(if clean.result.weights_sha256 == faulty.result.weights_sha256 {
-        "The final weights are bit-identical: losing a process changed nothing.".to_owned()
+        format!("The final weights are bit-identical: losing {lost} changed nothing.")
     } else {
         "The final weights DIFFER: this must not happen, please report it.".to_owned()
     });
@@ -42,16 +45,16 @@ fn disturbed(faults: &Faults) -> String {
     parts.into_iter().flatten().collect::<Vec<_>>().join("; ")
 }
 
-fn summary(title: &str, steps: u32, run: &Run) -> String {
+fn summary(title: &str, width: usize, steps: u32, run: &Run) -> String {
     let hash = run.result.weights_sha256.get(..16).unwrap_or(&run.result.weights_sha256);
     format!(
-        "  {title:<28} {steps} steps in {:.2} s   accuracy {:.1} %   weights {hash}",
+        "  {title:<width$}   {steps} steps in {:.2} s   accuracy {:.1} %   weights {hash}",
         run.duration.as_secs_f64(),
         run.result.accuracy() * 100.0
     )
 }
 
-fn timeline(recovery: &RecoveryLine, ranks: u32) -> Vec<String> {
+fn timeline(recovery: &RecoveryLine, ranks: u32, steps: u32) -> Vec<String> {
     let failed = name_ranks(&recovery.failed);
     let survivors: Vec<u32> = (0..ranks).filter(|rank| !recovery.failed.contains(rank)).collect();
     let what = |stage: &str| match stage {
@@ -60,27 +63,29 @@ fn timeline(recovery: &RecoveryLine, ranks: u32) -> Vec<String> {
         "fence" => "a dead process is proven gone".to_owned(),
         "quiesce" => "no call is in flight, the broken communicator is released".to_owned(),
         "rebuild" => format!("the communicator is rebuilt around {failed} ({})", recovery.strategy),
-        "replay" => format!("{} requests are executed again", recovery.replayed_requests),
-        "restore" => "its state is copied from a healthy rank".to_owned(),
+        "replay" => format!("{} recorded requests are executed again", recovery.replayed_requests),
+        "restore" => "the new process is ready, and gets its state from a healthy one".to_owned(),
         _ => "everything is checked".to_owned(),
     };
-    let mut lines = vec![format!("  {failed} lost: {}", recovery.cause)];
+    let kept = match survivors.len() {
+        0 => "no process survived".to_owned(),
+        _ => format!("{} kept their processes and memory", name_ranks(&survivors)),
+    };
+    // After the last step nothing is left to commit.
+    let end = match recovery.resumed_step {
+        step if step < steps => format!("step {step} was committed"),
+        _ => "the job was whole again".to_owned(),
+    };
+    let mut lines = vec![
+        format!("  {failed} lost: {}. {:.1} ms later {end}; {kept}.", recovery.cause, recovery.total_ms),
+        "  The longest that any rank was in each stage; ranks overlap, so the sum can exceed the total:".to_owned(),
+    ];
     for (stage, duration) in recovery.stages() {
         if stage == "replay" && recovery.replayed_requests == 0 {
             continue;
         }
         lines.push(format!("  {:>9} ms  {stage:<8} {}", format!("{duration:.1}"), what(stage)));
     }
-    let kept = match survivors.len() {
-        0 => "no process survived".to_owned(),
-        _ => format!("{} kept their processes and memory", name_ranks(&survivors)),
-    };
-    lines.push(format!(
-        "  {:>9} ms  {:<8} until step {} was committed (each stage: the slowest rank; they overlap); {kept}",
-        format!("{:.1}", recovery.total_ms),
-        "in all",
-        recovery.resumed_step
-    ));
     lines
 }
 
@@ -103,6 +108,14 @@ mod tests {
         for part in ["4 processes", "rank 2 at step 100", "95.3 %", "41.5 ms", "SIGKILL", "ranks 0, 1 and 3 kept", "bit-identical"] {
             assert!(text.contains(part), "{part} is missing in\n{text}");
         }
+    }
+
+    #[test]
+    fn a_recovery_after_the_last_step_claims_no_step() {
+        let text = timeline(&crate::report::tests::sample(), 4, 100).join("\n");
+        assert!(text.contains("41.5 ms later the job was whole again"), "{text}");
+        let text = timeline(&crate::report::tests::sample(), 4, 101).join("\n");
+        assert!(text.contains("41.5 ms later step 100 was committed"), "{text}");
     }
 
     #[test]

@@ -55,7 +55,7 @@ fn text(whole: &JournalLine, records: &[RecordLine], lanes: &[LaneLine], handles
     let mut lines = head(whole);
     lines.extend(lanes.iter().map(lane_text));
     lines.push(String::new());
-    let title = ["SEQUENCE", "REGION", "OUTCOME", "REQUEST", "RESULT"].map(str::to_owned).to_vec();
+    let title = ["SEQUENCE", "REGION", "OUTCOME", "RESULT", "REQUEST"].map(str::to_owned).to_vec();
     let rows: Vec<Vec<String>> = std::iter::once(title).chain(records.iter().map(record_cells)).collect();
     lines.push(output::table(&rows));
     lines.push(String::new());
@@ -116,5 +116,5 @@ fn record_cells(record: &RecordLine) -> Vec<String> {
     // A control character of a damaged record must not reach the terminal.
     let request = record.request.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
     let sequence = record.sequence.map_or("-".to_owned(), |sequence| sequence.to_string());
-    vec![sequence, record.region.unwrap_or("-").to_owned(), record.outcome.replace('_', " "), request, result]
+    vec![sequence, record.region.unwrap_or("-").to_owned(), record.outcome.replace('_', " "), result, request]
 }
