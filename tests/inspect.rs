@@ -127,6 +127,13 @@ fn signal(pid: u32, signal: Signal) {
     kill_process(Pid::from_raw(pid.cast_signed()).expect("a pid"), signal).expect("a process of this test");
 }
 
+/// A stop signal reaches the threads of a process one after the other.
+fn is_stopped(pid: u32) -> bool {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).expect("a process of this test");
+    let states = tasks.filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("stat")).ok());
+    states.into_iter().all(|stat| stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('T')))
+}
+
 /// Everything of a job that nobody lives of any more.
 fn remove(name: &str) {
     for segment in segments(name) {
@@ -210,6 +217,7 @@ fn journals_of_dead_processes_are_shown_and_verified() {
     signal(running.pid(), Signal::KILL);
     wait_for_end(running.pid());
     pids.iter().for_each(|pid| signal(*pid, Signal::STOP));
+    until("all threads of all ranks to be stopped", || pids.iter().all(|pid| is_stopped(*pid)).then_some(()));
     pids.iter().for_each(|pid| signal(*pid, Signal::KILL));
     pids.iter().for_each(|pid| wait_for_end(*pid));
     for rank in 0..4 {

@@ -7,6 +7,9 @@ use super::store::{Memory, Store};
 use super::{Boundary, JournalIdentity, Prepared, SegmentError, SegmentName, SharedSegment, Snapshot, header, prepared, snapshot};
 use crate::handle::{HandleTable, VirtualHandle};
 
+/// Looks at PREPARED that a writer may disturb before the reader takes what it has.
+const RETRIES: u32 = 64;
+
 /// A journal opened for reading.
 #[derive(Debug)]
 pub struct JournalReader {
@@ -70,8 +73,17 @@ impl JournalReader {
 
     /// The PREPARED contents (of two steps at most), of a live or a dead writer.
     pub fn prepared(&self) -> Result<Vec<Prepared>, LoadError> {
-        self.store.memory().base().check_len()?;
-        Ok(prepared::steps(&self.store).into_iter().filter_map(|step| prepared::read(&self.store, step)).collect())
+        let mut left = RETRIES;
+        loop {
+            self.store.memory().base().check_len()?;
+            let steps = prepared::steps(&self.store);
+            let found: Vec<Prepared> = steps.iter().filter_map(|step| prepared::read(&self.store, *step)).collect();
+            left -= 1;
+            // A live writer may have gone on to later steps between the two looks; what is damaged stays away.
+            if found.len() == steps.len() || left == 0 || steps == prepared::steps(&self.store) {
+                return Ok(found);
+            }
+        }
     }
 
     /// Handles that are not free, and the object of each where it has one now.
