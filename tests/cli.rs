@@ -7,7 +7,7 @@ use support::{rejoin, run};
 
 #[test]
 fn every_help_ends_with_an_example_and_is_no_error() {
-    for arguments in [&["--help"][..], &["run", "--help"], &["demo", "--help"], &["ls", "--help"], &["recovery", "--help"], &["gc", "--help"]] {
+    for arguments in [&["--help"][..], &["run", "--help"], &["demo", "--help"], &["ls", "--help"], &["recovery", "--help"], &["show", "--help"], &["verify", "--help"], &["gc", "--help"]] {
         let ended = run(rejoin().args(arguments)).expect_code(0);
         assert!(ended.stdout.contains("Example:\n  rejoin "), "{}", ended.stdout);
         assert!(!ended.stdout.contains("demo-rank"), "an inner command is not advertised");

@@ -120,6 +120,18 @@ fn the_text_tells_a_newcomer_what_happened() {
 }
 
 #[test]
+fn a_failed_device_is_told_as_one_and_moved_ranks_by_their_new_order() {
+    let ended = run(rejoin().args(["demo", "--steps", "20", "--fail-device", "2@10"])).expect_code(0);
+    for part in ["rank 2: device lost, the process lives on", "ranks 0, 1, 2 and 3 kept their processes", "losing a device changed nothing"] {
+        assert!(ended.stdout.contains(part), "{part} is missing in {}", ended.stdout);
+    }
+    assert!(!ended.stdout.contains("fence"), "{}", ended.stdout);
+    let moved = ["demo", "--steps", "20", "--kill", "1@10", "--strategy", "new-rank", "--renumber"];
+    let ended = run(rejoin().args(moved)).expect_code(0);
+    assert!(ended.stdout.contains("in the order 0, 2, 3, 1"), "{}", ended.stdout);
+}
+
+#[test]
 fn a_kill_that_no_rank_can_obey_is_refused() {
     run(rejoin().args(["demo", "--kill", "9@1"])).expect_code(2).expect_stderr("0 to 3");
     run(rejoin().args(["demo", "--kill", "nonsense"])).expect_code(2).expect_stderr("2@100");

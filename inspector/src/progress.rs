@@ -110,13 +110,17 @@ fn describe(event: &Event<'_>, nranks: u32) -> Option<String> {
         Event::Replaced { rank, pid } => format!("replacement of rank {rank} started (pid {pid})"),
         Event::Restarted => "all ranks are started anew".to_owned(),
         Event::Recovered(report) => {
-            let survivors: Vec<u32> = (0..nranks).filter(|rank| !report.failed.contains(rank)).collect();
-            let kept = match survivors.len() {
-                0 => String::new(),
-                _ => format!("; {} went on in their processes", name_ranks(&survivors)),
-            };
-            let total = milliseconds(report.total_ms);
-            format!("recovered in {total}, training goes on at step {}{kept}", report.resumed_step)
+            let survivors = report.survivors(nranks);
+            let mut text = format!("recovered in {}, training goes on at step {}", milliseconds(report.total_ms), report.resumed_step);
+            if report.spared_processes() {
+                text = format!("the device of {} failed; {text}; all processes went on", name_ranks(&report.failed));
+            } else if !survivors.is_empty() {
+                text += &format!("; {} went on in their processes", name_ranks(&survivors));
+            }
+            if let Some(order) = report.order_text() {
+                text += &format!("; {order}");
+            }
+            text
         }
         Event::Interrupted { signal } => format!("interrupted by {}, ending all ranks", Exit::Signal(*signal)),
     };
@@ -137,6 +141,7 @@ impl Watcher for Narrator {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::report::RecoveryLine;
 
     #[test]
     fn a_death_tells_how_and_where() {
@@ -150,6 +155,24 @@ mod tests {
         let report = crate::report::tests::sample();
         let text = describe(&Event::Recovered(&report), 4).expect("told");
         assert_eq!(text, "recovered in 42 ms, training goes on at step 100; ranks 0, 1 and 3 went on in their processes");
+    }
+
+    #[test]
+    fn a_failed_device_and_moved_ranks_are_told() {
+        let device = RecoveryLine { cause: "device_lost".to_owned(), ..crate::report::tests::sample() };
+        let text = describe(&Event::Recovered(&device), 4).expect("told");
+        assert_eq!(text, "the device of rank 2 failed; recovered in 42 ms, training goes on at step 100; all processes went on");
+        let moved = RecoveryLine { order: Some(vec![0, 1, 3, 2]), ..crate::report::tests::sample() };
+        let text = describe(&Event::Recovered(&moved), 4).expect("told");
+        assert!(text.ends_with("the communicator has the ranks in the order 0, 1, 3, 2"), "{text}");
+    }
+
+    #[test]
+    fn a_hang_names_who_is_blamed_or_says_that_nobody_is() {
+        let told = |blame| describe(&Event::Hung { blame: &blame, limit: Duration::from_millis(2500) }, 4).expect("told");
+        assert_eq!(told(Blame::Behind(1)), "no progress for 2.5 s: rank 1 is behind all others and will be replaced");
+        assert_eq!(told(Blame::Stopped(vec![1, 3])), "no progress for 2.5 s: ranks 1 and 3 are stopped and will be replaced");
+        assert!(told(Blame::Nobody).contains("left as it is"));
     }
 
     #[test]

@@ -72,6 +72,7 @@ fn describe(report: &Detailed, nranks: u32) -> String {
     if let Some(donor) = report.donor {
         text.push(format!("  {} bytes of state came from rank {donor}", report.restored_bytes));
     }
+    text.extend(line.order_text().map(|order| format!("  now {order}")));
     text.push("  longest time of any rank in each stage (ranks overlap):".to_owned());
     let rows: Vec<Vec<String>> = line.stages().iter().map(|(stage, time)| vec![format!("  {stage}"), format!("{time:>9.2} ms")]).collect();
     text.push(output::table(&rows));

@@ -1,7 +1,7 @@
 //! A recovery as `demo --json`, `recovery` and the progress lines show it.
 
 use crate::run::segment::exit_of;
-use journal_core::membership::{FailedRank, RecoveryReport, ShmMembership};
+use journal_core::membership::{Cause, FailedRank, Membership, RecoveryReport, ShmMembership};
 use serde::Serialize;
 
 /// One recovery. The keys are stable; times are milliseconds.
@@ -37,6 +37,9 @@ pub struct RecoveryLine {
     pub replayed_requests: u64,
     /// Step at which the job went on.
     pub resumed_step: u32,
+    /// Under `--renumber`: the ranks in the order of the first communicator, if no later recovery has moved them again.
+    #[serde(skip)]
+    pub order: Option<Vec<u32>>,
 }
 
 impl RecoveryLine {
@@ -71,11 +74,30 @@ impl RecoveryLine {
             total_ms: 0.0,
             replayed_requests: report.replayed_requests,
             resumed_step: report.resumed_step.0,
+            order: (membership.options().renumber && membership.decision().epoch == report.epoch)
+                .then(|| Some(membership.cliques().ok()?.first()?.members.iter().flatten().map(|rank| rank.0).collect()))
+                .flatten(),
         };
         // Where no step followed, the recovery itself is all there was.
         let stages: f64 = line.stages().iter().map(|(_, time)| time).sum();
         line.total_ms = report.total_ns.map_or(stages, in_ms);
         line
+    }
+
+    /// Only devices failed: every process lives on.
+    pub fn spared_processes(&self) -> bool {
+        self.cause == Cause::DeviceLost.as_str()
+    }
+
+    /// Ranks of `nranks` whose processes went on.
+    pub fn survivors(&self, nranks: u32) -> Vec<u32> {
+        (0..nranks).filter(|rank| self.spared_processes() || !self.failed.contains(rank)).collect()
+    }
+
+    /// `0, 1, 3, 2`, where ranks have moved.
+    pub fn order_text(&self) -> Option<String> {
+        let order: Vec<String> = self.order.as_ref()?.iter().map(u32::to_string).collect();
+        Some(format!("the communicator has the ranks in the order {}", order.join(", ")))
     }
 
     /// Stages in the order in which they happen, with their milliseconds.
@@ -132,6 +154,7 @@ pub mod tests {
             total_ms: 41.5,
             replayed_requests: 0,
             resumed_step: 100,
+            order: None,
         }
     }
 
@@ -144,6 +167,13 @@ pub mod tests {
             "replay_ms", "restore_ms", "verify_ms", "total_ms", "replayed_requests", "resumed_step",
         ];
         assert_eq!(keys, expected);
+    }
+
+    #[test]
+    fn a_failed_device_costs_no_process() {
+        assert_eq!(sample().survivors(4), [0, 1, 3]);
+        let device = RecoveryLine { cause: "device_lost".to_owned(), ..sample() };
+        assert_eq!(device.survivors(4), [0, 1, 2, 3]);
     }
 
     #[test]

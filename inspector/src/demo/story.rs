@@ -56,7 +56,7 @@ fn summary(title: &str, width: usize, steps: u32, run: &Run) -> String {
 
 fn timeline(recovery: &RecoveryLine, ranks: u32, steps: u32) -> Vec<String> {
     let failed = name_ranks(&recovery.failed);
-    let survivors: Vec<u32> = (0..ranks).filter(|rank| !recovery.failed.contains(rank)).collect();
+    let survivors = recovery.survivors(ranks);
     let what = |stage: &str| match stage {
         "detect" => "the others notice".to_owned(),
         "agree" => "all agree on what has failed".to_owned(),
@@ -64,6 +64,7 @@ fn timeline(recovery: &RecoveryLine, ranks: u32, steps: u32) -> Vec<String> {
         "quiesce" => "no call is in flight, the broken communicator is released".to_owned(),
         "rebuild" => format!("the communicator is rebuilt around {failed} ({})", recovery.strategy),
         "replay" => format!("{} recorded requests are executed again", recovery.replayed_requests),
+        "restore" if recovery.spared_processes() => "state is copied from a healthy rank, or was kept".to_owned(),
         "restore" => "the new process is ready, and gets its state from a healthy one".to_owned(),
         _ => "everything is checked".to_owned(),
     };
@@ -76,16 +77,26 @@ fn timeline(recovery: &RecoveryLine, ranks: u32, steps: u32) -> Vec<String> {
         step if step < steps => format!("step {step} was committed"),
         _ => "the job was whole again".to_owned(),
     };
+    let what_failed = match recovery.spared_processes() {
+        true => format!("{failed}: device lost, the process lives on"),
+        false => format!("{failed} lost: {}", recovery.cause),
+    };
     let mut lines = vec![
-        format!("  {failed} lost: {}. {:.1} ms later {end}; {kept}.", recovery.cause, recovery.total_ms),
+        format!("  {what_failed}. {:.1} ms later {end}; {kept}.", recovery.total_ms),
         "  The longest that any rank was in each stage; ranks overlap, so the sum can exceed the total:".to_owned(),
     ];
     for (stage, duration) in recovery.stages() {
-        if stage == "replay" && recovery.replayed_requests == 0 {
+        let took_place = match stage {
+            "replay" => recovery.replayed_requests > 0,
+            "fence" => !recovery.spared_processes(),
+            _ => true,
+        };
+        if !took_place {
             continue;
         }
         lines.push(format!("  {:>9} ms  {stage:<8} {}", format!("{duration:.1}"), what(stage)));
     }
+    lines.extend(recovery.order_text().map(|order| format!("  From now on {order}.")));
     lines
 }
 
@@ -108,6 +119,16 @@ mod tests {
         for part in ["4 processes", "rank 2 at step 100", "95.3 %", "41.5 ms", "SIGKILL", "ranks 0, 1 and 3 kept", "bit-identical"] {
             assert!(text.contains(part), "{part} is missing in\n{text}");
         }
+    }
+
+    #[test]
+    fn a_failed_device_is_told_as_no_loss_of_a_process() {
+        let device = RecoveryLine { cause: "device_lost".to_owned(), replayed_requests: 26, ..crate::report::tests::sample() };
+        let text = timeline(&device, 4, 200).join("\n");
+        for part in ["rank 2: device lost", "ranks 0, 1, 2 and 3 kept", "26 recorded requests"] {
+            assert!(text.contains(part), "{part} is missing in\n{text}");
+        }
+        assert!(!text.contains("fence"), "nobody was fenced: {text}");
     }
 
     #[test]
