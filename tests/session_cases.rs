@@ -47,10 +47,15 @@ impl Rank {
 
     /// Steps until the last one; `before` each of them.
     fn steps(&self, last: u32, before: impl Fn(u32)) {
+        self.steps_with(last, before, |_| ());
+    }
+
+    /// The same with something between the decision and the commit.
+    fn steps_with(&self, last: u32, before: impl Fn(u32), decided: impl Fn(u32)) {
         let mut step = self.session.setup_done().expect("set up").step;
         while step < last {
             before(step);
-            match self.step(step) {
+            match self.step(step, &decided) {
                 Ok(()) => step += 1,
                 Err(error) if error.is_redo() => step = self.session.resume().expect("resumed").step,
                 Err(error) => panic!("step {step}: {error}"),
@@ -58,12 +63,13 @@ impl Rank {
         }
     }
 
-    fn step(&self, step: u32) -> Result<(), Error> {
+    fn step(&self, step: u32, decided: impl Fn(u32)) -> Result<(), Error> {
         self.session.step_begin(step)?;
         self.all_reduce()?;
         if self.session.step_end(&[])? == Decided::Redo {
             return Err(Error::Redo);
         }
+        decided(step);
         self.session.memcpy_dtod(self.buffer, self.sum, 4 * FLOATS)?;
         self.session.step_commit()
     }
@@ -115,6 +121,16 @@ fn rank() {
         }
         "waits-in-a-step" => {
             rank.steps(6, |step| {
+                if step == 3 && number == 1 && incarnation == 0 {
+                    loop {
+                        std::thread::park();
+                    }
+                }
+            });
+            rank.session.finalize().expect("left");
+        }
+        "waits-before-its-commit" => {
+            rank.steps_with(6, |_| (), |step| {
                 if step == 3 && number == 1 && incarnation == 0 {
                     loop {
                         std::thread::park();
@@ -195,16 +211,18 @@ fn the_same_rank_twice_in_a_step_ends_the_job() {
 #[test]
 fn a_rank_that_hangs_is_replaced_when_asked_for() {
     let name = job_name("hang");
-    let ended = run(&mut job(&name, 3, "waits-in-a-step", &["--hang-timeout", "1"])).expect_code(0);
-    let ended = ended.expect_stderr("no progress for 1 s: rank 1 is behind all others").expect_stderr("recovered");
-    assert_eq!(ended.stderr.matches("replacement of rank").count(), 1, "nobody else is blamed: {ended:#?}");
+    for role in ["waits-in-a-step", "waits-before-its-commit"] {
+        let ended = run(&mut job(&name, 3, role, &["--hang-timeout", "2"])).expect_code(0);
+        let ended = ended.expect_stderr("no progress for 2 s: rank 1 is behind all others").expect_stderr("recovered");
+        assert_eq!(ended.stderr.matches("replacement of rank").count(), 1, "nobody else is blamed: {ended:#?}");
+    }
     assert_eq!(segments(&name), [""; 0]);
 }
 
 #[test]
 fn a_stopped_rank_is_replaced_when_asked_for() {
     let name = job_name("stop");
-    let ended = run(&mut job(&name, 3, "stops-in-a-step", &["--hang-timeout", "1", "--strategy", "grow"])).expect_code(0);
+    let ended = run(&mut job(&name, 3, "stops-in-a-step", &["--hang-timeout", "2", "--strategy", "grow"])).expect_code(0);
     let ended = ended.expect_stderr("rank 1 is stopped").expect_stderr("recovered");
     assert_eq!(ended.stderr.matches("replacement of rank").count(), 1, "nobody else is blamed: {ended:#?}");
     assert_eq!(segments(&name), [""; 0]);
