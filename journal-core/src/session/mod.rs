@@ -125,6 +125,21 @@ impl Session {
         self.core.agent.moved()
     }
 
+    /// [`Error::Redo`] when the open step is doomed, the end's error when the job is over.
+    pub fn check(&self) -> Result<(), Error> {
+        if self.is_doomed() { Err(self.core.agent.doomed()) } else { Ok(()) }
+    }
+
+    /// The journal of this process.
+    pub fn journal(&self) -> &Journal {
+        &self.core.agent.journal
+    }
+
+    /// What each recovery of the job did, oldest first.
+    pub fn reports(&self) -> Vec<crate::membership::RecoveryReport> {
+        self.core.membership().reports()
+    }
+
     /// Publishes `bytes` under `key` for all ranks, or (`None`) waits for what a rank publishes.
     /// A replacement gets what was published before it came. At most 64 KiB a rank in all.
     pub fn exchange(&self, key: &str, bytes: Option<&[u8]>) -> Result<Vec<u8>, Error> {
