@@ -209,6 +209,7 @@ impl<T: Object> Shell<T> {
 }
 
 #[cfg(test)]
+#[allow(clippy::multiple_unsafe_ops_per_block)]
 mod tests {
     use super::*;
     use std::sync::Arc;
@@ -258,7 +259,7 @@ mod tests {
                         let pointer = core::ptr::with_exposed_provenance_mut::<Shell<Thing>>(pointer);
                         for _ in 0..20 {
                             // SAFETY: a pointer of this module.
-                            let _ = unsafe { Shell::enter(pointer) }.map(|call| call.0.load(Ordering::Relaxed));
+                            let _ = unsafe { Shell::enter(pointer) }.map(|call| Deref::deref(&call).0.load(Ordering::Relaxed));
                         }
                         if n % 2 == 0 {
                             // SAFETY: a pointer of this module.
