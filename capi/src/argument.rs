@@ -125,8 +125,8 @@ unsafe fn head<T: Versioned>(pointer: *const T, name: &str) -> Result<usize> {
     let size = size as usize;
     if size < HEAD || size > 1 << 16 || version == 0 {
         return Err(Failure::invalid(format!(
-            "{name} has size {size} and version {version}: initialise a {} with its _INIT macro",
-            T::NAME
+            "{name} has size {size} and version {version}: initialise it with {}_INIT",
+            T::NAME.to_uppercase()
         )));
     }
     Ok(size)
@@ -184,25 +184,37 @@ impl<T: Versioned> VersionedOut<T> {
     }
 }
 
-/// Writes a string with its end into a buffer, cut at its capacity; sets the length that it has.
-///
-/// # Safety
-/// `buffer` is NULL or writable for `capacity` bytes; `out_length` is NULL or writable.
-pub unsafe fn put_text(text: &str, buffer: *mut c_char, capacity: usize, out_length: *mut usize) -> Result<()> {
-    // SAFETY: passed on to the caller.
-    let out_length = unsafe { Out::new(out_length, "out_length") }?;
-    // SAFETY: passed on to the caller.
-    let room = unsafe { bytes_mut(buffer.cast(), capacity, "buffer") }?;
-    let mut cut = text.len().min(capacity.saturating_sub(1));
-    while !text.is_char_boundary(cut) {
-        cut -= 1;
+/// A buffer that gets a string with its end, cut at the capacity, and the length that it would have.
+pub struct TextOut<'a> {
+    room: &'a mut [u8],
+    length: Out<usize>,
+}
+
+impl TextOut<'_> {
+    /// Checks it, before the call does anything.
+    ///
+    /// # Safety
+    /// `buffer` is NULL or writable for `capacity` bytes, `out_length` is NULL or writable, until the call returns.
+    pub unsafe fn new(buffer: *mut c_char, capacity: usize, out_length: *mut usize) -> Result<Self> {
+        // SAFETY: passed on to the caller.
+        let length = unsafe { Out::new(out_length, "out_length") }?;
+        // SAFETY: passed on to the caller.
+        let room = unsafe { bytes_mut(buffer.cast(), capacity, "buffer") }?;
+        Ok(Self { room, length })
     }
-    if let Some(end) = room.get_mut(cut) {
-        *end = 0;
-        room[..cut].copy_from_slice(&text.as_bytes()[..cut]);
+
+    /// Sets it.
+    pub fn set(self, text: &str) {
+        let mut cut = text.len().min(self.room.len().saturating_sub(1));
+        while !text.is_char_boundary(cut) {
+            cut -= 1;
+        }
+        if let Some(end) = self.room.get_mut(cut) {
+            *end = 0;
+            self.room[..cut].copy_from_slice(&text.as_bytes()[..cut]);
+        }
+        self.length.set(text.len());
     }
-    out_length.set(text.len());
-    Ok(())
 }
 
 /// Host memory of a request, as it is recorded.
@@ -293,10 +305,10 @@ mod tests {
     fn a_text_is_cut_at_a_character_and_always_ended() {
         let (mut buffer, mut length) = ([1; 4], 0);
         // SAFETY: the buffer has four bytes.
-        unsafe { put_text("aäö", buffer.as_mut_ptr().cast(), 4, &raw mut length) }.expect("fits in part");
+        unsafe { TextOut::new(buffer.as_mut_ptr().cast(), 4, &raw mut length) }.expect("writable").set("aäö");
         assert_eq!((&buffer[..], length), (&[b'a', 0xc3, 0xa4, 0][..], 5));
         // SAFETY: no buffer.
-        unsafe { put_text("abc", core::ptr::null_mut(), 0, &raw mut length) }.expect("length only");
+        unsafe { TextOut::new(core::ptr::null_mut(), 0, &raw mut length) }.expect("no room").set("abc");
         assert_eq!(length, 3);
     }
 }

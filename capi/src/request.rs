@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use journal_core::handle::VirtualHandle;
 use journal_core::request::{self, ArgType, Direction, ENCODING_VERSION, OpCode, Request, Row, Slot};
 
-use crate::argument::{Out, bytes, put_text};
+use crate::argument::{Out, TextOut, bytes};
 use crate::boundary::{Failure, Result, boundary};
 use crate::journal::{region, rejoin_journal, rejoin_record_ref};
 use crate::session::{enter, rejoin_session};
@@ -183,27 +183,37 @@ pub unsafe extern "C" fn rejoin_request_send(
     boundary(|| {
         // SAFETY: a pointer of C, as the header says.
         let out = unsafe { Out::new(out_value, "out_value") }?;
+        if request.is_null() {
+            return Err(Failure::null("request"));
+        }
         // SAFETY: a pointer of C, as the header says.
-        let object = unsafe { Shell::<RequestObject>::enter(request.cast()) }?;
-        let (code, payload) = {
-            let parts = object.lock();
-            (parts.code, parts.payload())
-        };
+        let session = unsafe { enter(session) }?;
+        // SAFETY: a pointer of C, as the header says.
+        let (code, payload) = unsafe { encoded(request) }?;
         let request = request::decode_borrowed(code, &payload)?;
         check_pointers(&request)?;
         if let Some(name) = own_function(request.op()) {
             let message = format!("{} is more than a request: call {name}", request.row().name);
             return Err(Failure::new(rejoin_status::Unsupported, message));
         }
-        // SAFETY: a pointer of C, as the header says.
-        let object = unsafe { enter(session) }?;
         let made = request.row().creates().next();
         out.set(match made {
-            Some((position, kind)) => object.session.create(kind, |handle| with_handle(request, position, handle))?.0,
-            None => object.session.send(&request)?,
+            Some((position, kind)) => session.session.create(kind, |handle| with_handle(request, position, handle))?.0,
+            None => session.session.send(&request)?,
         });
         Ok(())
     })
+}
+
+/// Number and payload of a request.
+///
+/// # Safety
+/// `request` is NULL or came from this library.
+unsafe fn encoded(request: *const rejoin_request) -> Result<(u16, Vec<u8>)> {
+    // SAFETY: passed on to the caller.
+    let object = unsafe { Shell::<RequestObject>::enter(request.cast()) }?;
+    let parts = object.lock();
+    Ok((parts.code, parts.payload()))
 }
 
 fn with_handle(mut request: Request<'_>, position: usize, handle: VirtualHandle) -> Request<'_> {
@@ -242,15 +252,14 @@ pub unsafe extern "C" fn rejoin_request_append(
     boundary(|| {
         // SAFETY: a pointer of C, as the header says.
         let out = unsafe { Out::new(out_record, "out_record") }?;
-        // SAFETY: a pointer of C, as the header says.
-        let object = unsafe { Shell::<RequestObject>::enter(request.cast()) }?;
-        let (code, payload) = {
-            let parts = object.lock();
-            (parts.code, parts.payload())
-        };
-        request::decode_borrowed(code, &payload)?;
+        if request.is_null() {
+            return Err(Failure::null("request"));
+        }
         // SAFETY: a pointer of C, as the header says.
         let journal = unsafe { crate::journal::enter(journal) }?;
+        // SAFETY: a pointer of C, as the header says.
+        let (code, payload) = unsafe { encoded(request) }?;
+        request::decode_borrowed(code, &payload)?;
         out.set(journal.journal.append(self::region(region)?, code, 0, &[&payload])?.into());
         Ok(())
     })
@@ -311,8 +320,9 @@ pub unsafe extern "C" fn rejoin_request_describe(
     boundary(|| {
         // SAFETY: a pointer of C, as the header says.
         let payload = unsafe { bytes(payload, payload_bytes, "payload") }?;
-        let text = request::decode_borrowed(kind, payload)?.to_string();
         // SAFETY: pointers of C, as the header says.
-        unsafe { put_text(&text, buffer, capacity, out_length) }
+        let out = unsafe { TextOut::new(buffer, capacity, out_length) }?;
+        out.set(&request::decode_borrowed(kind, payload)?.to_string());
+        Ok(())
     })
 }

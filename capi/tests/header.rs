@@ -169,5 +169,26 @@ fn the_headers_compile_alone_in_every_language_version() {
             std::fs::write(&source, format!("#include <rejoin.h>\n{uses}")).expect("written");
             compile(&[compiler, standard], &source, &scratch.0.join("alone.o"), false);
         }
+        // The header of C++, with exceptions and without.
+        let source = scratch.0.join("owners.cc");
+        let uses = "#include <rejoin.hpp>\nrejoin::Session open_it() { return rejoin::Session::open().value(); }\n\
+                    rejoin::Position where(rejoin::Session &session) { return session.resume().value(); }\n";
+        std::fs::write(&source, uses).expect("written");
+        for standard in ["-std=c++11", "-std=c++17", "-std=c++20"] {
+            for exceptions in ["-fexceptions", "-fno-exceptions"] {
+                compile(&[cxx, standard, exceptions], &source, &scratch.0.join("owners.o"), false);
+            }
+        }
     }
+}
+
+#[test]
+fn every_status_of_the_header_has_a_text() {
+    let text = header();
+    let in_header: Vec<i32> = text
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("REJOIN_STATUS_")?.split_once(" = ")?.1.strip_suffix(',')?.parse().ok())
+        .collect();
+    let with_text: Vec<i32> = rejoin::status::ALL.iter().map(|(status, _)| *status as i32).collect();
+    assert_eq!(in_header, with_text);
 }

@@ -46,8 +46,12 @@ pub fn compile(compiler: &[&str], source: &Path, output: &Path, link: bool) {
     command.arg("-I").arg(root().join("include")).arg("-I").arg(root().join("host-nccl/stream/include")).arg(source);
     if link {
         let library = built("librejoin.so");
-        let folder = library.parent().expect("a folder");
-        // The soname is a link that the build makes; the tests find the file itself.
+        // Programs look for the soname, which is a link that the installation makes.
+        let folder = output.parent().expect("a folder");
+        let link = folder.join(format!("librejoin.so.{}", rejoin::version::REJOIN_ABI_VERSION));
+        if !link.exists() {
+            std::os::unix::fs::symlink(&library, link).expect("linked");
+        }
         command.arg(&library).arg(format!("-Wl,-rpath,{}", folder.display())).arg("-pthread");
     } else {
         command.arg("-c");
