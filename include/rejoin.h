@@ -517,6 +517,29 @@ typedef uint32_t rejoin_recovery_outcome;
 #endif // __STDC_VERSION__ >= 202311L
 #endif // __cplusplus
 
+/** What has happened. */
+enum rejoin_event_kind
+#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+  : uint32_t
+#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+ {
+    /** A rank has failed: the job has a new epoch, and the open step is doomed. */
+    REJOIN_EVENT_KIND_REDO = 1,
+    /** A communicator was rebuilt; its handle is good again. */
+    REJOIN_EVENT_KIND_REBOUND = 2,
+    /** A recovery is done; the job goes on with `step`. */
+    REJOIN_EVENT_KIND_RECOVERED = 3,
+    /** The job is over, or this rank is out of it. The last event. */
+    REJOIN_EVENT_KIND_ENDED = 4,
+};
+#ifndef __cplusplus
+#if __STDC_VERSION__ >= 202311L
+typedef enum rejoin_event_kind rejoin_event_kind;
+#else
+typedef uint32_t rejoin_event_kind;
+#endif // __STDC_VERSION__ >= 202311L
+#endif // __cplusplus
+
 /** A journal open for writing. */
 typedef struct rejoin_journal rejoin_journal;
 
@@ -668,6 +691,27 @@ typedef struct rejoin_recovery_report {
     /** Comparing replicas and the fingerprint. */
     uint64_t verify_ns;
 } rejoin_recovery_report;
+
+/** An event. Fields that its kind does not have are 0. */
+typedef struct rejoin_event {
+    /** Of this struct, as the library knows it. */
+    uint32_t size;
+    /** Of this struct. */
+    uint32_t version;
+    /** A rejoin_event_kind. */
+    uint32_t kind;
+    /** The job's epoch. */
+    uint32_t epoch;
+    /** The handle of a rebound communicator. */
+    uint64_t comm;
+    /** The step to go on with. */
+    uint32_t step;
+    /** 0. */
+    uint32_t reserved;
+} rejoin_event;
+
+/** Is told about an event, on a thread of Rejoin. Must not throw and must not wait for recovery. */
+typedef void (*rejoin_event_function)(const struct rejoin_event *event, void *user);
 
 /** Names a record, to store its result. */
 typedef struct rejoin_record_ref {
@@ -1079,6 +1123,22 @@ rejoin_status rejoin_recovery_count(const struct rejoin_session *session, uint32
 rejoin_status rejoin_recovery_get(const struct rejoin_session *session,
                                   uint32_t index,
                                   struct rejoin_recovery_report *out_report);
+
+/**
+ * Has a function told about what happens to the job from now on: once a session.
+ *
+ * @param session   open
+ * @param function  called on a thread of Rejoin, one event at a time; must not throw, and must not call
+ *                  functions that wait for recovery
+ * @param user      passed on to it; stays until the session is closed, may be NULL
+ * @return REJOIN_STATUS_OK; REJOIN_STATUS_EXISTS (a second function); REJOIN_STATUS_IO (no thread);
+ *         REJOIN_STATUS_NULL_ARGUMENT
+ * Threads: any. After rejoin_session_close() has returned no more calls come, unless it was called by the
+ *          function itself.
+ */
+rejoin_status rejoin_session_on_event(struct rejoin_session *session,
+                                      rejoin_event_function function,
+                                      void *user);
 
 /**
  * cuMemcpyHtoD: copies to the device and waits. In set-up the bytes are recorded; in a step under policy redo

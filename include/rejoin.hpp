@@ -26,6 +26,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -187,7 +188,26 @@ public:
     /* Leaves the job together with all ranks. */
     Status finalize() { return rejoin_session_finalize(get()); }
 
+    /* Has a function told about what happens to the job: called on a thread of Rejoin, and must outlive the session.
+     * What it throws is dropped. Once a session. */
+    Status on_event(const std::function<void(const rejoin_event &)> &function) {
+        return rejoin_session_on_event(get(), &Session::tell, const_cast<void *>(static_cast<const void *>(&function)));
+    }
+
 private:
+    static void tell(const rejoin_event *event, void *user) {
+        const std::function<void(const rejoin_event &)> &function =
+            *static_cast<const std::function<void(const rejoin_event &)> *>(user);
+#ifdef REJOIN_NO_EXCEPTIONS
+        function(*event);
+#else
+        try {
+            function(*event);
+        } catch (...) {
+            /* It may not go on into the library. */
+        }
+#endif
+    }
     static Result<Session> open_with(const rejoin_session_options *options) {
         rejoin_session *session = nullptr;
         Status status = rejoin_session_open(options, &session);

@@ -111,6 +111,8 @@ pub unsafe trait Versioned: Copy {
 }
 
 const HEAD: usize = 8;
+/// No version of any struct will be larger: beyond it the size was not initialised.
+const LARGEST: usize = 1 << 16;
 
 /// Size and version as the caller set them.
 ///
@@ -123,7 +125,7 @@ unsafe fn head<T: Versioned>(pointer: *const T, name: &str) -> Result<usize> {
     // SAFETY: every such struct begins with two `u32`.
     let [size, version] = unsafe { pointer.cast::<[u32; 2]>().read_unaligned() };
     let size = size as usize;
-    if size < HEAD || size > 1 << 16 || version == 0 {
+    if !(HEAD..=LARGEST).contains(&size) || version == 0 {
         return Err(Failure::invalid(format!(
             "{name} has size {size} and version {version}: initialise it with {}_INIT",
             T::NAME.to_uppercase()

@@ -5,7 +5,7 @@
 //! shell       opaque objects: use after close is a status, a forked child is told apart
 //! argument    pointers into safe values; options by size and version
 //!    │
-//! session, state, step, communicator, memory, generated_requests, request     a rank of a job
+//! session, state, step, communicator, recovery, event, memory, generated_requests, request     a rank of a job
 //! journal, snapshot, handle                                                   any process, no job needed
 //! ```
 #![deny(unsafe_code)]
@@ -32,6 +32,8 @@ pub mod state;
 pub mod step;
 #[allow(unsafe_code)]
 pub mod recovery;
+#[allow(unsafe_code)]
+pub mod event;
 #[allow(unsafe_code)]
 pub mod memory;
 #[allow(unsafe_code)]

@@ -11,6 +11,7 @@ use journal_core::session::{Session, SessionOptions};
 
 use crate::argument::{Out, Versioned, optional_text, options, text};
 use crate::boundary::{Failure, Result, boundary};
+use crate::event::EventThread;
 use crate::journal::{JournalObject, rejoin_journal};
 use crate::shell::{Call, Shell, object};
 use crate::status::rejoin_status;
@@ -26,6 +27,8 @@ pub struct SessionObject {
     pub session: Session,
     /// What the last setup_done or resume gave back.
     pub blob: Mutex<Vec<u8>>,
+    /// After the session: its end is what ends the thread.
+    pub events: Mutex<Option<EventThread>>,
 }
 
 object!(SessionObject, "rejoin_session", b"RJ-sessn");
@@ -187,7 +190,7 @@ pub unsafe extern "C" fn rejoin_session_open(
         };
         // SAFETY: strings of C, as the header says.
         let session = Session::open(unsafe { given.to_options() }?)?;
-        out.set(Shell::create(SessionObject { session, blob: Mutex::default() }).cast());
+        out.set(Shell::create(SessionObject { session, blob: Mutex::default(), events: Mutex::default() }).cast());
         Ok(())
     })
 }

@@ -8,15 +8,15 @@ use std::process::Command;
 use support::{Scratch, built, compile, header, is_installed, root, succeed};
 
 /// Sources in the order of the header.
-const SOURCES: [&str; 13] = [
-    "version", "status", "session", "communicator", "state", "step", "recovery", "memory", "generated_requests", "request",
+const SOURCES: [&str; 14] = [
+    "version", "status", "session", "communicator", "state", "step", "recovery", "event", "memory", "generated_requests", "request",
     "journal", "snapshot", "handle",
 ];
 
 /// Enums that parameters take as plain numbers, so that any number of C is a valid argument.
-const ENUMS: [&str; 12] = [
+const ENUMS: [&str; 13] = [
     "rejoin_status", "rejoin_backend", "rejoin_state_kind", "rejoin_data_type", "rejoin_reduce_op", "rejoin_handle_kind",
-    "rejoin_region", "rejoin_outcome", "rejoin_cause", "rejoin_strategy", "rejoin_recovery_outcome", "rejoin_handle",
+    "rejoin_region", "rejoin_outcome", "rejoin_cause", "rejoin_strategy", "rejoin_recovery_outcome", "rejoin_event_kind", "rejoin_handle",
 ];
 
 fn generate() -> String {

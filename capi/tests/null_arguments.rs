@@ -11,7 +11,7 @@ use std::process::Command;
 use support::{Scratch, compile, header, succeed};
 
 /// NULL means something there.
-const MAY_BE_NULL: [(&str, &str); 6] = [
+const MAY_BE_NULL: [(&str, &str); 7] = [
     // All from the environment, of which this test has none.
     ("rejoin_session_open", "options"),
     ("rejoin_comm_init_rank_config", "config"),
@@ -19,6 +19,7 @@ const MAY_BE_NULL: [(&str, &str); 6] = [
     ("rejoin_comm_init_rank_scalable", "config"),
     ("rejoin_comm_shrink", "config"),
     ("rejoin_comm_grow", "config"),
+    ("rejoin_session_on_event", "user"),
 ];
 
 const HEAD: &str = r#"
@@ -68,6 +69,7 @@ fn plausible(parameter: &Parameter) -> String {
         Some("rejoin_request") => format!("({})of_journals", parameter.ty),
         Some(_) => format!("({})of_requests", parameter.ty),
         None if parameter.is_pointer() => format!("({})(void *)room", parameter.ty),
+        None if parameter.ty == "rejoin_event_function" => "NULL".to_owned(),
         // Lengths, so that NULL beside them is one.
         None => "1".to_owned(),
     }

@@ -24,6 +24,10 @@ static void expect_at(int line, const char *what, rejoin_status found, rejoin_st
 static rejoin_session *session;
 static rejoin_device_ptr buffer;
 
+static void on_event(const rejoin_event *event, void *user) {
+    if (event->kind == REJOIN_EVENT_KIND_ENDED) ++*(int *)user;
+}
+
 static void *copies(void *argument) {
     const uint64_t offset = *(const uint64_t *)argument;
     unsigned char sent[256], received[256];
@@ -152,6 +156,10 @@ int main(void) {
     EXPECT(rejoin_session_open(NULL, &session), OK, NULL);
     EXPECT(rejoin_session_get_info(session, &info), OK, NULL);
     if (info.nranks != 2 || info.incarnation != 0 || info.is_replacement != 0) failures++;
+    int ended = 0;
+    EXPECT(rejoin_session_on_event(session, NULL, &ended), NULL_ARGUMENT, "function");
+    EXPECT(rejoin_session_on_event(session, on_event, &ended), OK, NULL);
+    EXPECT(rejoin_session_on_event(session, on_event, &ended), EXISTS, NULL);
     in_set_up(&info, &comm);
 
     pid_t pid = fork();
@@ -168,6 +176,8 @@ int main(void) {
     EXPECT(rejoin_session_finalize(session), WRONG_STATE, NULL);
     EXPECT(rejoin_mem_alloc(session, 1, &buffer), WRONG_STATE, "ended");
     EXPECT(rejoin_session_close(session), OK, NULL);
+    /* No call comes any more; the end of the job was told at most once. */
+    if (ended > 1) failures++;
     EXPECT(rejoin_session_close(session), CLOSED, NULL);
     EXPECT(rejoin_session_check(session), CLOSED, "closed");
     if (failures == 0 && info.rank == 0) printf("ok\n");

@@ -15,6 +15,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <functional>
 #include <iterator>
 #include <memory>
 #include <stdexcept>
@@ -214,7 +215,13 @@ int main(int argc, char **argv) {
         const std::uint32_t steps = argc > 1 ? static_cast<std::uint32_t>(std::strtoul(argv[1], nullptr, 10)) : 200;
         const std::unique_ptr<dataset> data(new dataset);
         if (dataset_load(DIGITS_DATA, data.get()) != 0) return 1;
+        /* Before the session, so that it outlives it. */
+        const std::function<void(const rejoin_event &)> report = [](const rejoin_event &event) {
+            if (event.kind == REJOIN_EVENT_KIND_RECOVERED)
+                std::fprintf(stderr, "event: recovered, epoch %u, step %u\n", event.epoch, event.step);
+        };
         rejoin::Session session = rejoin::Session::open().value();
+        session.on_event(report).check();
         Trainer trainer(session, *data);
         const std::vector<float> weights = trainer.train(steps);
         if (trainer.rank() == 0) {

@@ -16,11 +16,13 @@ mod requests;
 pub mod state;
 mod step;
 mod threads;
+mod watch;
 
 pub use launch_env::SessionOptions;
 pub use requests::HostSlice;
 pub use state::{State, StateKind};
 pub use step::{Decided, Resumed, SetUp};
+pub use watch::{Standing, Watcher};
 
 use std::sync::Arc;
 
