@@ -27,6 +27,11 @@ impl RecordRef {
     pub fn sequence(&self) -> Sequence {
         self.sequence
     }
+
+    /// Its place in the journal's memory, for [`Journal::record_at`](super::Journal::record_at).
+    pub fn position(&self) -> u64 {
+        self.address
+    }
 }
 
 /// Where the next record of a chain goes.

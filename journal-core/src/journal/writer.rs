@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::append_error::AppendError;
 use super::checksum::{self, Hardware};
 use super::lane::{self, Append, RecordRef};
-use super::layout::{ADMIN, FINISHED, FLAG_ARENA, Geometry};
+use super::layout::{ADMIN, FINISHED, FLAG_ARENA, Geometry, RECORD_HEADER, SEGMENT_SHIFT};
 use super::lock::{self, Holder};
 use super::store::{Memory, Store};
 use super::{
@@ -176,6 +176,15 @@ impl Journal {
     #[inline]
     pub fn complete(&self, record: RecordRef, result: u64) -> bool {
         lane::complete(&self.shared.store, record, result)
+    }
+
+    /// Names a record again by what its [`RecordRef`] told. `None` where no record can be.
+    pub fn record_at(&self, position: u64, sequence: Sequence) -> Option<RecordRef> {
+        let segment = u32::try_from(position >> SEGMENT_SHIFT).ok()?;
+        let offset = position & ((1 << SEGMENT_SHIFT) - 1);
+        let geometry = self.shared.store.geometry(segment)?;
+        let inside = position.is_multiple_of(8) && offset.checked_add(RECORD_HEADER)? <= geometry.total_len;
+        inside.then_some(RecordRef { address: position, sequence })
     }
 
     /// Ends step `step`: its records no longer count. One store is the commit; a death leaves the old or the new

@@ -16,11 +16,13 @@ mod requests;
 pub mod state;
 mod step;
 mod threads;
+mod watch;
 
 pub use launch_env::SessionOptions;
 pub use requests::HostSlice;
 pub use state::{State, StateKind};
 pub use step::{Decided, Resumed, SetUp};
+pub use watch::{Standing, Watcher};
 
 use std::sync::Arc;
 
@@ -123,6 +125,21 @@ impl Session {
     /// Whether the open step is doomed: a long computation on the CPU can stop early.
     pub fn is_doomed(&self) -> bool {
         self.core.agent.moved()
+    }
+
+    /// [`Error::Redo`] when the open step is doomed, the end's error when the job is over.
+    pub fn check(&self) -> Result<(), Error> {
+        if self.is_doomed() { Err(self.core.agent.doomed()) } else { Ok(()) }
+    }
+
+    /// The journal of this process.
+    pub fn journal(&self) -> &Journal {
+        &self.core.agent.journal
+    }
+
+    /// What each recovery of the job did, oldest first.
+    pub fn reports(&self) -> Vec<crate::membership::RecoveryReport> {
+        self.core.membership().reports()
     }
 
     /// Publishes `bytes` under `key` for all ranks, or (`None`) waits for what a rank publishes.

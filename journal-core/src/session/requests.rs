@@ -23,6 +23,12 @@ impl Session {
         self.core.agent.send(request, HostMemory::default())
     }
 
+    /// Records and executes a request that makes an object of `kind`: `make` gets the handle that the object
+    /// will have.
+    pub fn create<'a>(&self, kind: HandleKind, make: impl FnOnce(VirtualHandle) -> Request<'a>) -> Result<VirtualHandle, Error> {
+        self.core.agent.create(kind, make)
+    }
+
     /// `cuMemAlloc`: 256-byte aligned, at the same address in every incarnation with the same set-up.
     pub fn mem_alloc(&self, bytes: u64) -> Result<DevicePtr, Error> {
         self.send(&request::mem_alloc(bytes)).map(DevicePtr)

@@ -1,0 +1,473 @@
+//! The journal, for any process: no job is needed.
+
+use core::ffi::{c_char, c_void};
+use std::ffi::CString;
+
+use journal_core::journal::{Journal, JournalOptions, RecordRef, Region, SegmentName, Sequence, prepared};
+
+use crate::argument::{Out, Versioned, bytes, bytes_mut, copied, options, text};
+use crate::boundary::{Failure, Result, boundary, boundary_or};
+use crate::shell::{Call, Shell, object};
+use crate::snapshot::{SnapshotObject, rejoin_snapshot};
+use crate::status::rejoin_status;
+
+/// A journal open for writing.
+pub struct rejoin_journal {
+    _opaque: [u8; 0],
+}
+
+/// What is behind it.
+pub struct JournalObject {
+    /// Ours.
+    pub journal: Journal,
+    name: CString,
+}
+
+object!(JournalObject, "rejoin_journal", b"RJ-jrnal");
+
+impl JournalObject {
+    /// A pointer for C.
+    pub fn create(journal: Journal) -> *mut rejoin_journal {
+        // A segment's name has no zero bytes.
+        let name = CString::new(journal.name().as_str()).unwrap_or_default();
+        Shell::create(Self { journal, name }).cast()
+    }
+}
+
+/// Begins a call on a journal.
+///
+/// # Safety
+/// `journal` is NULL or came from this library.
+pub unsafe fn enter<'a>(journal: *const rejoin_journal) -> Result<Call<'a, JournalObject>> {
+    // SAFETY: passed on to the caller.
+    unsafe { Shell::enter(journal.cast()) }
+}
+
+/// How long a record counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
+pub enum rejoin_region {
+    /// For the life of the journal.
+    Setup = 0,
+    /// Until the step's commit.
+    Step = 1,
+}
+
+pub(crate) fn region(number: u32) -> Result<Region> {
+    match number {
+        n if n == rejoin_region::Setup as u32 => Ok(Region::Setup),
+        n if n == rejoin_region::Step as u32 => Ok(Region::Step),
+        n => Err(Failure::invalid(format!("region {n}: use REJOIN_REGION_SETUP or REJOIN_REGION_STEP"))),
+    }
+}
+
+/// Names a record, to store its result.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(C)]
+pub struct rejoin_record_ref {
+    /// Its place in the journal's order, from 1.
+    pub sequence: u64,
+    /// Where it is.
+    pub position: u64,
+}
+
+impl From<RecordRef> for rejoin_record_ref {
+    fn from(record: RecordRef) -> Self {
+        Self { sequence: record.sequence().0, position: record.position() }
+    }
+}
+
+/// How a journal is created. Initialise it with REJOIN_JOURNAL_OPTIONS_INIT.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+pub struct rejoin_journal_options {
+    /// Of this struct.
+    pub size: u32,
+    /// Of this struct.
+    pub version: u32,
+    /// Job name, [A-Za-z0-9_-]{1,64}.
+    pub job: *const c_char,
+    /// Rank that writes.
+    pub rank: u32,
+    /// The n-th process that holds the rank.
+    pub incarnation: u32,
+    /// Bytes of shared memory; 0: 4 MiB.
+    pub capacity_bytes: u64,
+    /// Bytes of a chunk, a power of two; 0: 64 KiB.
+    pub chunk_bytes: u64,
+    /// Threads that may append at the same time; 0: 64.
+    pub max_slots: u32,
+    /// Handles that may live at the same time; 0: 4,096.
+    pub max_handles: u32,
+}
+
+// SAFETY: numbers and pointers only, head first.
+unsafe impl Versioned for rejoin_journal_options {
+    const NAME: &'static str = "rejoin_journal_options";
+
+    fn defaults() -> Self {
+        Self {
+            size: size_of::<Self>() as u32,
+            version: 1,
+            job: core::ptr::null(),
+            rank: 0,
+            incarnation: 0,
+            capacity_bytes: 0,
+            chunk_bytes: 0,
+            max_slots: 0,
+            max_handles: 0,
+        }
+    }
+}
+
+/**
+ * Creates and publishes a journal in shared memory, where it outlives this process. Its name is
+ * rejoin.JOB.rRANK.INCARNATION; `rejoin show` prints it.
+ *
+ * @param options      copied
+ * @param out_journal  set on OK; give it to rejoin_journal_close()
+ * @return REJOIN_STATUS_OK; REJOIN_STATUS_EXISTS; REJOIN_STATUS_NO_SPACE; REJOIN_STATUS_INVALID_ARGUMENT;
+ *         REJOIN_STATUS_VERSION (a field of a newer header is set); REJOIN_STATUS_NULL_ARGUMENT
+ * Threads: any, concurrently.
+ */
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rejoin_journal_create(
+    options: *const rejoin_journal_options,
+    out_journal: *mut *mut rejoin_journal,
+) -> rejoin_status {
+    boundary(|| {
+        // SAFETY: a pointer of C, as the header says.
+        let out = unsafe { Out::new(out_journal, "out_journal") }?;
+        // SAFETY: a pointer of C, as the header says.
+        let given = unsafe { self::options(options, "options") }?;
+        // SAFETY: a string of C, as the header says.
+        let job = unsafe { text(given.job, "options.job") }?;
+        let mut wanted = JournalOptions::new(job, given.rank, given.incarnation);
+        let set = |target: &mut u64, value: u64| {
+            if value != 0 {
+                *target = value;
+            }
+        };
+        set(&mut wanted.capacity_bytes, given.capacity_bytes);
+        set(&mut wanted.chunk_bytes, given.chunk_bytes);
+        if given.max_slots != 0 {
+            wanted.max_slots = given.max_slots;
+        }
+        if given.max_handles != 0 {
+            wanted.max_handles = given.max_handles;
+        }
+        out.set(JournalObject::create(Journal::create(&wanted)?));
+        Ok(())
+    })
+}
+
+/**
+ * Opens a published journal to append to it, from this or another process of the same user.
+ *
+ * @param name         such as rejoin.JOB.r0.0
+ * @param out_journal  set on OK; give it to rejoin_journal_close()
+ * @return REJOIN_STATUS_OK; REJOIN_STATUS_NOT_FOUND; REJOIN_STATUS_ACCESS; REJOIN_STATUS_VERSION;
+ *         REJOIN_STATUS_CORRUPT; REJOIN_STATUS_INVALID_ARGUMENT; REJOIN_STATUS_NULL_ARGUMENT
+ * Threads: any, concurrently.
+ */
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rejoin_journal_open(name: *const c_char, out_journal: *mut *mut rejoin_journal) -> rejoin_status {
+    boundary(|| {
+        // SAFETY: a pointer of C, as the header says.
+        let out = unsafe { Out::new(out_journal, "out_journal") }?;
+        // SAFETY: a pointer of C, as the header says.
+        let name = SegmentName::parse(unsafe { text(name, "name") }?)?;
+        out.set(JournalObject::create(Journal::open(&name)?));
+        Ok(())
+    })
+}
+
+/**
+ * Closes a journal in this process. The journal stays in shared memory: see rejoin_journal_unlink().
+ *
+ * @param journal  NULL does nothing
+ * @return REJOIN_STATUS_OK; REJOIN_STATUS_CLOSED (a second time); REJOIN_STATUS_FORKED
+ * Threads: any; calls of other threads that run on it finish.
+ */
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rejoin_journal_close(journal: *mut rejoin_journal) -> rejoin_status {
+    // SAFETY: a pointer of C, as the header says.
+    boundary(|| unsafe { Shell::<JournalObject>::close(journal.cast()) })
+}
+
+/**
+ * Removes the journal's name from shared memory. Those who have it open keep it.
+ *
+ * @param journal  open
+ * @return REJOIN_STATUS_OK; REJOIN_STATUS_NOT_FOUND; REJOIN_STATUS_NULL_ARGUMENT
+ * Threads: any, concurrently.
+ */
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rejoin_journal_unlink(journal: *const rejoin_journal) -> rejoin_status {
+    boundary(|| {
+        // SAFETY: a pointer of C, as the header says.
+        let object = unsafe { enter(journal) }?;
+        Ok(object.journal.unlink()?)
+    })
+}
+
+/**
+ * The journal's published name.
+ *
+ * @param journal  open
+ * @return UTF-8, the journal's, valid until its close; empty where `journal` is none
+ * Threads: any, concurrently.
+ */
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rejoin_journal_name(journal: *const rejoin_journal) -> *const c_char {
+    boundary_or(c"".as_ptr(), || {
+        // SAFETY: a pointer of C, as the header says.
+        let object = unsafe { enter(journal) }?;
+        Ok(object.name.as_ptr())
+    })
+}
+
+/**
+ * Appends one record; returns after it is committed and visible to readers. Only then do what it says.
+ *
+ * @param journal        open for writing
+ * @param region         a rejoin_region
+ * @param kind           of a request of the table, or REJOIN_REQUEST_USER_OPAQUE + a number of your own
+ * @param payload        copied
+ * @param payload_bytes  its length
+ * @param out_record     set on OK: its place, for rejoin_journal_complete()
+ * @return REJOIN_STATUS_OK; REJOIN_STATUS_JOURNAL_FULL (nothing was written);
+ *         REJOIN_STATUS_INVALID_ARGUMENT; REJOIN_STATUS_NULL_ARGUMENT
+ * Threads: any, concurrently. Lock-free; no allocation for payloads below a chunk; not async-signal-safe.
+ */
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rejoin_journal_append(
+    journal: *const rejoin_journal,
+    region: u32,
+    kind: u16,
+    payload: *const c_void,
+    payload_bytes: usize,
+    out_record: *mut rejoin_record_ref,
+) -> rejoin_status {
+    boundary(|| {
+        // SAFETY: a pointer of C, as the header says.
+        let out = unsafe { Out::new(out_record, "out_record") }?;
+        // SAFETY: a pointer of C, as the header says.
+        let payload = unsafe { bytes(payload, payload_bytes, "payload") }?;
+        // SAFETY: a pointer of C, as the header says.
+        let object = unsafe { enter(journal) }?;
+        out.set(object.journal.append(self::region(region)?, kind, 0, &[payload])?.into());
+        Ok(())
+    })
+}
+
+/// Results have 63 bits.
+const LARGEST_RESULT: u64 = (1 << 63) - 1;
+
+/**
+ * Stores beside a record what its call gave. Without it readers see "entered, never returned".
+ *
+ * @param journal  open for writing
+ * @param record   as rejoin_journal_append() set it
+ * @param result   at most 63 bits
+ * @return REJOIN_STATUS_OK; REJOIN_STATUS_NOT_FOUND (its step is over); REJOIN_STATUS_INVALID_ARGUMENT;
+ *         REJOIN_STATUS_NULL_ARGUMENT
+ * Threads: the one that appended it, or any before the step's commit. Lock-free.
+ */
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rejoin_journal_complete(
+    journal: *const rejoin_journal,
+    record: *const rejoin_record_ref,
+    result: u64,
+) -> rejoin_status {
+    boundary(|| {
+        // SAFETY: a pointer of C, as the header says.
+        let given = unsafe { copied(record, "record") }?;
+        // SAFETY: a pointer of C, as the header says.
+        let object = unsafe { enter(journal) }?;
+        if result > LARGEST_RESULT {
+            return Err(Failure::invalid(format!("result {result:#x} has more than 63 bits")));
+        }
+        let record = object.journal.record_at(given.position, Sequence(given.sequence)).ok_or_else(|| {
+            Failure::invalid(format!("no record can be at {:#x}: pass what rejoin_journal_append set", given.position))
+        })?;
+        if object.journal.complete(record, result) {
+            return Ok(());
+        }
+        Err(Failure::new(rejoin_status::NotFound, format!("record {} is gone: its step is over", given.sequence)))
+    })
+}
+
+/**
+ * Ends a step: its records no longer count. A crash leaves the old boundary or the new one.
+ *
+ * @param journal       open for writing
+ * @param step          the one that ends
+ * @param out_sequence  set on OK: records of the step region below it are over
+ * @return REJOIN_STATUS_OK; REJOIN_STATUS_TIMEOUT (another thread is stopped in such a call);
+ *         REJOIN_STATUS_NULL_ARGUMENT
+ * Threads: any; one at a time is served.
+ */
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rejoin_journal_step_commit(
+    journal: *const rejoin_journal,
+    step: u32,
+    out_sequence: *mut u64,
+) -> rejoin_status {
+    boundary(|| {
+        // SAFETY: a pointer of C, as the header says.
+        let out = unsafe { Out::new(out_sequence, "out_sequence") }?;
+        // SAFETY: a pointer of C, as the header says.
+        let object = unsafe { enter(journal) }?;
+        out.set(object.journal.step_commit(step)?.0);
+        Ok(())
+    })
+}
+
+/**
+ * Drops the records of a step that runs again, without ending it.
+ *
+ * @param journal       open for writing
+ * @param out_sequence  set on OK: records of the step region below it are over
+ * @return as rejoin_journal_step_commit()
+ * Threads: any; one at a time is served.
+ */
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rejoin_journal_step_discard(journal: *const rejoin_journal, out_sequence: *mut u64) -> rejoin_status {
+    boundary(|| {
+        // SAFETY: a pointer of C, as the header says.
+        let out = unsafe { Out::new(out_sequence, "out_sequence") }?;
+        // SAFETY: a pointer of C, as the header says.
+        let object = unsafe { enter(journal) }?;
+        out.set(object.journal.step_discard()?.0);
+        Ok(())
+    })
+}
+
+/**
+ * Keeps a blob that a step begins with. The one for the step before stays readable; older ones go.
+ *
+ * @param journal     open for writing
+ * @param step        that begins with it
+ * @param blob        copied
+ * @param blob_bytes  its length
+ * @return REJOIN_STATUS_OK; REJOIN_STATUS_JOURNAL_FULL; REJOIN_STATUS_NULL_ARGUMENT
+ * Threads: any; one at a time is served. A crash leaves the old content or the new one.
+ */
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rejoin_journal_prepare(
+    journal: *const rejoin_journal,
+    step: u32,
+    blob: *const c_void,
+    blob_bytes: usize,
+) -> rejoin_status {
+    boundary(|| {
+        // SAFETY: a pointer of C, as the header says.
+        let blob = unsafe { bytes(blob, blob_bytes, "blob") }?;
+        // SAFETY: a pointer of C, as the header says.
+        let object = unsafe { enter(journal) }?;
+        object.journal.prepared_reserve(prepared::bytes_for(blob.len(), core::iter::empty()))?;
+        Ok(object.journal.prepared_write(step, blob, &[])?)
+    })
+}
+
+/**
+ * Reads the blob that a step begins with.
+ *
+ * @param journal    open for writing
+ * @param step       that begins with it
+ * @param buffer     gets it
+ * @param capacity   of the buffer
+ * @param out_bytes  set on OK: its length
+ * @return REJOIN_STATUS_OK; REJOIN_STATUS_NOT_FOUND; REJOIN_STATUS_INVALID_ARGUMENT (the buffer is too
+ *         small; the message says what it needs); REJOIN_STATUS_NULL_ARGUMENT
+ * Threads: any, concurrently.
+ */
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rejoin_journal_prepared(
+    journal: *const rejoin_journal,
+    step: u32,
+    buffer: *mut c_void,
+    capacity: usize,
+    out_bytes: *mut usize,
+) -> rejoin_status {
+    boundary(|| {
+        // SAFETY: a pointer of C, as the header says.
+        let out = unsafe { Out::new(out_bytes, "out_bytes") }?;
+        // SAFETY: a pointer of C, as the header says.
+        let buffer = unsafe { bytes_mut(buffer, capacity, "buffer") }?;
+        // SAFETY: a pointer of C, as the header says.
+        let object = unsafe { enter(journal) }?;
+        let found = object.journal.prepared_read(step).ok_or_else(|| {
+            Failure::new(rejoin_status::NotFound, format!("{} keeps nothing for step {step}", object.journal.name()))
+        })?;
+        let room = buffer.get_mut(..found.blob.len()).ok_or_else(|| {
+            Failure::invalid(format!("the blob of step {step} has {} bytes, the buffer {capacity}", found.blob.len()))
+        })?;
+        room.copy_from_slice(&found.blob);
+        out.set(found.blob.len());
+        Ok(())
+    })
+}
+
+/**
+ * Seals what dead threads and processes left in the journal.
+ *
+ * @param journal     open for writing
+ * @param out_reaped  set on OK: slots that were reaped
+ * @return REJOIN_STATUS_OK; REJOIN_STATUS_CORRUPT; REJOIN_STATUS_NULL_ARGUMENT
+ * Threads: any, concurrently.
+ */
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rejoin_journal_reap(journal: *const rejoin_journal, out_reaped: *mut u32) -> rejoin_status {
+    boundary(|| {
+        // SAFETY: a pointer of C, as the header says.
+        let out = unsafe { Out::new(out_reaped, "out_reaped") }?;
+        // SAFETY: a pointer of C, as the header says.
+        let object = unsafe { enter(journal) }?;
+        out.set(object.journal.reap()?);
+        Ok(())
+    })
+}
+
+/**
+ * Marks the journal as brought to a good end: readers need not suspect a death.
+ *
+ * @param journal  open for writing
+ * @return REJOIN_STATUS_OK; REJOIN_STATUS_NULL_ARGUMENT
+ * Threads: any, concurrently.
+ */
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rejoin_journal_finish(journal: *const rejoin_journal) -> rejoin_status {
+    boundary(|| {
+        // SAFETY: a pointer of C, as the header says.
+        let object = unsafe { enter(journal) }?;
+        object.journal.finish();
+        Ok(())
+    })
+}
+
+/**
+ * What a reader of this journal would see now.
+ *
+ * @param journal       open for writing
+ * @param after         only records with a higher sequence; 0: all
+ * @param out_snapshot  set on OK; give it to rejoin_snapshot_close()
+ * @return REJOIN_STATUS_OK; REJOIN_STATUS_NULL_ARGUMENT
+ * Threads: any, concurrently; slows no writer.
+ */
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rejoin_journal_snapshot(
+    journal: *const rejoin_journal,
+    after: u64,
+    out_snapshot: *mut *mut rejoin_snapshot,
+) -> rejoin_status {
+    boundary(|| {
+        // SAFETY: a pointer of C, as the header says.
+        let out = unsafe { Out::new(out_snapshot, "out_snapshot") }?;
+        // SAFETY: a pointer of C, as the header says.
+        let object = unsafe { enter(journal) }?;
+        out.set(SnapshotObject::create(object.journal.snapshot(), after));
+        Ok(())
+    })
+}
