@@ -107,11 +107,11 @@ fn a_rank_that_dies_again_in_the_recovery_of_its_step_ends_the_job_by_rule() {
 }
 
 /// Starts an endless grid and waits until all of its ranks have committed steps; the pids of ranks 0 to 3.
-fn endless(name: &str, options: &[&str]) -> (support::Running, Vec<u32>) {
+fn endless(name: &str, options: &[&str], environment: &[(&str, &str)]) -> (support::Running, Vec<u32>) {
     let folder = std::path::Path::new(env!("CARGO_BIN_EXE_rejoin")).parent().expect("target folder");
     let mut command = rejoin();
     command.args(["run", "-n", "4", "--backend", "host", "--job", name]).args(options).arg("--");
-    command.arg(folder.join("grid")).args(["--steps", "4000000000"]);
+    command.arg(folder.join("grid")).args(["--steps", "4000000000"]).envs(environment.iter().copied());
     let running = support::Running::start(&mut command);
     let watchdog = std::time::Instant::now() + std::time::Duration::from_secs(support::WATCHDOG_S as u64);
     loop {
@@ -133,7 +133,7 @@ fn signal(pid: u32, signal: Signal) {
 #[test]
 fn a_stopped_rank_that_holds_up_a_recovery_is_declared_hung_and_replaced() {
     let name = job_name("stopped");
-    let (mut running, pids) = endless(&name, &["--stage-timeout", "1"]);
+    let (mut running, pids) = endless(&name, &["--stage-timeout", "1"], &[]);
     signal(pids[2], Signal::STOP);
     signal(pids[1], Signal::KILL);
     running.wait_for_stderr("replacement of rank 1");
@@ -144,10 +144,31 @@ fn a_stopped_rank_that_holds_up_a_recovery_is_declared_hung_and_replaced() {
     assert_eq!(segments(&name), [""; 0]);
 }
 
+fn threads(pid: u32) -> Vec<String> {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).expect("it lives");
+    let name = |task: std::io::Result<std::fs::DirEntry>| std::fs::read_to_string(task.ok()?.path().join("comm")).ok();
+    tasks.filter_map(name).map(|name| name.trim().to_owned()).collect()
+}
+
+#[test]
+fn an_abort_that_never_returns_delays_no_recovery() {
+    let name = job_name("hung-abort");
+    let quirk = [("REJOIN_HOST_NCCL_QUIRKS", "hung-abort")];
+    let (mut running, pids) = endless(&name, &["--stage-timeout", "1"], &quirk);
+    signal(pids[3], Signal::KILL);
+    running.wait_for_stderr("recovered");
+    assert!(threads(pids[0]).contains(&"rejoin-abort".to_owned()), "the abort hangs: {:?}", threads(pids[0]));
+    signal(pids[1], Signal::KILL);
+    running.wait_for_stderr("recovered");
+    running.signal(Signal::INT);
+    running.finish().expect_code(130);
+    assert_eq!(segments(&name), [""; 0]);
+}
+
 #[test]
 fn without_a_launcher_the_next_failure_ends_the_job() {
     let name = job_name("orphans");
-    let (running, pids) = endless(&name, &[]);
+    let (running, pids) = endless(&name, &[], &[]);
     running.signal(Signal::KILL);
     support::wait_for_end(running.pid());
     signal(pids[3], Signal::KILL);
@@ -161,7 +182,7 @@ fn without_a_launcher_the_next_failure_ends_the_job() {
 #[test]
 fn both_ranks_of_a_column_lost_at_once_end_the_job_by_name_or_are_survived_one_by_one() {
     let name = job_name("column");
-    let (running, pids) = endless(&name, &["--stage-timeout", "5"]);
+    let (running, pids) = endless(&name, &["--stage-timeout", "5"], &[]);
     signal(pids[1], Signal::STOP);
     signal(pids[3], Signal::KILL);
     signal(pids[1], Signal::KILL);

@@ -46,6 +46,8 @@ pub struct Quirks {
     /// `destroy-errored`: destroying a communicator with an error or in progress leaves the thread's group
     /// open, so that its later calls are never launched.
     pub destroy_errored: bool,
+    /// `hung-abort`: an abort tells the kernels and never returns (NVIDIA/nccl#829, #549).
+    pub hung_abort: bool,
 }
 
 /// Those of the environment, read once.
@@ -53,7 +55,11 @@ pub fn quirks() -> Quirks {
     static QUIRKS: LazyLock<Quirks> = LazyLock::new(|| {
         let list = std::env::var("REJOIN_HOST_NCCL_QUIRKS").unwrap_or_default();
         let has = |name: &str| list.split(',').any(|item| item.trim() == name);
-        Quirks { destroy_after_shrink: has("destroy-after-shrink"), destroy_errored: has("destroy-errored") }
+        Quirks {
+            destroy_after_shrink: has("destroy-after-shrink"),
+            destroy_errored: has("destroy-errored"),
+            hung_abort: has("hung-abort"),
+        }
     });
     *QUIRKS
 }

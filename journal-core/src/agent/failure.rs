@@ -50,6 +50,15 @@ impl Agent {
         }
     }
 
+    /// Says once of each abort that it hangs. Its kernels have been told and the streams are empty, or the rank
+    /// would have been declared hung; what is lost is the memory of a communicator. Ending the process for it
+    /// could cost the last replica of the state, because an abort hangs on all survivors alike.
+    pub(crate) fn tell_of_hung_aborts(&self) {
+        for since in self.aborts.overdue(self.membership.options().stage_timeout) {
+            tracing::warn!(seconds = since.as_secs(), "ncclCommAbort has not returned; its communicator's memory stays taken");
+        }
+    }
+
     fn explained_by_a_death(&self, error: Error) -> Error {
         let deadline = Instant::now() + DETECTION_GRACE;
         loop {

@@ -14,7 +14,7 @@ pub use objects::Communicator;
 pub use phase::{Phase, PhaseCell};
 
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::backend::{Device, DevicePtr};
 use crate::error::Error;
@@ -22,7 +22,7 @@ use crate::handle::{HandleKind, HandleTable, VirtualHandle};
 use crate::journal::store::Memory;
 use crate::journal::{Journal, Region};
 use crate::membership::{Epoch, Incarnation, JobPolicy, Membership, MembershipError, Rank, ShmMembership};
-use crate::nccl::NcclLibrary;
+use crate::nccl::{Aborts, NcclLibrary, RealCommunicator};
 use crate::recovery::fingerprint::Fingerprint;
 use crate::request::{Class, EncodedHeader, OpCode, Request, Rule, Stage};
 use crate::session::fault::{Fault, FaultPlan, kill_self};
@@ -32,6 +32,8 @@ use crate::sync::{AtomicU32, Ordering};
 pub struct Agent {
     pub(crate) device: Arc<dyn Device>,
     pub(crate) nccl: Arc<NcclLibrary>,
+    /// Communicators that are being ended.
+    pub(crate) aborts: Aborts,
     pub(crate) journal: Journal,
     pub(crate) gate: gate::Gate,
     pub(crate) phase: PhaseCell,
@@ -79,6 +81,7 @@ impl Agent {
         Self {
             device: parts.device,
             nccl: parts.nccl,
+            aborts: Aborts::default(),
             journal: parts.journal,
             gate: gate::Gate::default(),
             phase: PhaseCell::default(),
@@ -114,6 +117,11 @@ impl Agent {
     /// Recovery has brought this rank to `epoch`.
     pub(crate) fn enter_epoch(&self, epoch: Epoch) {
         self.live_epoch.store(u32::from(epoch.0), Ordering::Release);
+    }
+
+    /// Ends communicators together; returns when their kernels have been told.
+    pub(crate) fn abort(&self, communicators: Vec<RealCommunicator>, deadline: Instant) -> Result<(), Error> {
+        Ok(self.aborts.start(&self.nccl, &self.device, communicators, deadline)?)
     }
 
     /// Whether this process replaces a dead one.

@@ -2,11 +2,13 @@
 
 #[allow(unsafe_code)]
 pub mod library;
+mod aborts;
 mod config;
 #[allow(unsafe_code)]
 mod communicator;
 pub mod clique;
 
+pub use aborts::Aborts;
 pub use communicator::{Collective, NewRank, Progress, RealCommunicator};
 pub use config::CommConfig;
 pub use library::{NcclLibrary, NcclResult};

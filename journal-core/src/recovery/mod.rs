@@ -44,6 +44,7 @@ pub fn run(core: &Arc<Core>) {
         if core.progress().stop {
             return;
         }
+        core.agent.tell_of_hung_aborts();
         let decision = membership.decision();
         if decision.is_ended() {
             return fail(core, core.agent.doomed());

@@ -32,6 +32,14 @@ impl Attempt<'_> {
             _ => self.revoke_all(),
         };
         ended?;
+        if self.device_lost && !self.core.agent.aborts.wait(self.deadline()) {
+            // The device is reset next, and an abort may still use its streams.
+            return Err(Error::Timeout {
+                what: "quiesce: the abort of communicators before the device is reset".into(),
+                limit_ms: u64::try_from(self.stage_timeout.as_millis()).unwrap_or(u64::MAX),
+                missing: vec![self.me.0],
+            });
+        }
         if !self.newcomer {
             if !self.device_lost {
                 self.drain_streams()?;
@@ -52,17 +60,8 @@ impl Attempt<'_> {
         })
     }
 
-    /// All communicators of this process in one group: a hung stream of one holds up the abort of another.
     fn abort_all(&self) -> Result<(), Error> {
-        let reals = self.core.take_communicators();
-        if reals.is_empty() {
-            return Ok(());
-        }
-        let nccl = &self.core.agent.nccl;
-        nccl.start_group()?;
-        let aborted: Vec<_> = reals.into_iter().map(|real| real.abort()).collect();
-        nccl.end_group()?;
-        aborted.into_iter().collect::<Result<(), _>>().map_err(Error::from)
+        self.core.agent.abort(self.core.take_communicators(), self.deadline())
     }
 
     /// Ends everything on all communicators but keeps them as parents; in one group, then polled until idle.

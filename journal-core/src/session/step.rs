@@ -385,6 +385,10 @@ impl Session {
         membership.end(EndReason::Finished as u32);
         agent.phase.set(Phase::Ended);
         self.threads.stop();
+        // A process that ends inside an abort crashes in the driver.
+        if !agent.aborts.wait(Instant::now() + membership.options().stage_timeout) {
+            tracing::warn!("an abort of communicators has not returned yet; the end of this process may hang");
+        }
         membership.leave()?;
         agent.journal.finish();
         agent.journal.unlink()?;

@@ -24,7 +24,7 @@ impl Attempt<'_> {
         }
         let Some(parent) = shrunk.remove(&key) else { return Err(Error::NotFound { what: format!("shrunk communicator {key}") }) };
         let grown = self.grow_survivor(clique, &parent, nranks, &config);
-        let _ = parent.abort();
+        self.abort(vec![parent]);
         grown.map(Some)
     }
 

@@ -51,9 +51,7 @@ impl Attempt<'_> {
     /// What is half-made goes; the strategy of this attempt is reinit from here on.
     fn fall_back_to_reinit(&mut self) -> Result<(), Error> {
         self.strategy = JobStrategy::Reinit;
-        for real in self.core.take_communicators() {
-            let _ = real.abort();
-        }
+        self.abort(self.core.take_communicators());
         self.check()
     }
 
@@ -65,14 +63,14 @@ impl Attempt<'_> {
             JobStrategy::NewRank => self.collect(&cliques, |clique| self.add_new_rank(clique, &mut shrunk)),
             _ => self.collect(&cliques, |clique| self.grow(clique, &mut shrunk)),
         };
-        abort_all(shrunk);
+        self.abort(shrunk.into_values().collect());
         let mut grown = self.meet(stage::ADDED, grown)?;
         let placed = self.collect(&cliques, |clique| {
             let Some(real) = grown.remove(&CliqueKey(clique.description.key)) else { return Ok(None) };
             let real = if self.strategy == JobStrategy::NewRank { self.set_up_new_rank(clique, real)? } else { real };
             self.place_by_original_rank(clique, real).map(Some)
         });
-        abort_all(grown);
+        self.abort(grown.into_values().collect());
         let reinitialised = match &placed {
             Ok(_) => self.reinit(|clique| self.in_stages(clique).is_none()),
             Err(_) => Ok(()),
@@ -100,7 +98,7 @@ impl Attempt<'_> {
             match step(clique) {
                 Ok(real) => made.extend(real.map(|real| (CliqueKey(clique.description.key), real))),
                 Err(error) => {
-                    abort_all(made);
+                    self.abort(made.into_values().collect());
                     return Err(error);
                 }
             }
@@ -114,7 +112,7 @@ impl Attempt<'_> {
         match (made, outcome) {
             (Ok(made), Ok(())) => Ok(made),
             (Ok(made), Err(error)) => {
-                abort_all(made);
+                self.abort(made.into_values().collect());
                 Err(error)
             }
             (Err(error), _) => Err(error),
@@ -150,7 +148,7 @@ impl Attempt<'_> {
             .shrink(&exclude, false, &config)
             .map_err(Error::from)
             .and_then(|real| self.await_ready(&format!("shrink of communicator {key}"), real));
-        let _ = parent.abort();
+        self.abort(vec![parent]);
         shrunk.map(Some)
     }
 
@@ -168,11 +166,11 @@ impl Attempt<'_> {
             Ok(None) => Err(Error::Mismatch { what: "a split with color 0 gave no communicator".into() }),
             Err(error) => Err(error.into()),
         };
-        let _ = grown.abort();
+        self.abort(vec![grown]);
         let placed = placed?;
         let found = placed.user_rank()?;
         if found != rank {
-            let _ = placed.abort();
+            self.abort(vec![placed]);
             return Err(Error::Mismatch { what: format!("rank {found} in communicator {key} after the rebuild, {rank} before") });
         }
         Ok(placed)
@@ -189,15 +187,16 @@ impl Attempt<'_> {
         match outcome {
             Ok(()) => Ok(real),
             Err(error) => {
-                let _ = real.abort();
+                self.abort(vec![real]);
                 Err(error)
             }
         }
     }
-}
 
-fn abort_all(made: Halfway) {
-    for (_, real) in made {
-        let _ = real.abort();
+    /// Ends what is not needed any more. That it fails, or takes its time, is no reason to stop a rebuild.
+    fn abort(&self, communicators: Vec<RealCommunicator>) {
+        if let Err(error) = self.core.agent.abort(communicators, self.deadline()) {
+            tracing::warn!(%error, "abort in the rebuild");
+        }
     }
 }

@@ -22,7 +22,7 @@ impl Attempt<'_> {
         match parent.add_new_rank() {
             Ok(()) => Ok(Some(parent)),
             Err(error) => {
-                let _ = parent.abort();
+                self.abort(vec![parent]);
                 Err(error.into())
             }
         }
@@ -34,7 +34,7 @@ impl Attempt<'_> {
         match real.setup_new_rank() {
             Ok(()) => self.await_ready(&format!("SetupNewRank of communicator {key}"), real),
             Err(error) => {
-                let _ = real.abort();
+                self.abort(vec![real]);
                 Err(error.into())
             }
         }

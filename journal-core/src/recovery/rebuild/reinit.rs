@@ -14,7 +14,7 @@ impl Attempt<'_> {
         for clique in self.membership().cliques()?.into_iter().filter(|c| wanted(c)) {
             let Some(rank) = clique.rank_of(self.me) else { continue };
             if let Some(parent) = self.core.communicator_of(CliqueKey(clique.description.key)).and_then(|(_, c)| c.lock().take()) {
-                parent.abort()?;
+                self.abort(vec![parent]);
             }
             let id = self.fresh_unique_id(&clique)?;
             let config = CommConfig::from_bytes(&clique.description.config);
