@@ -6,7 +6,7 @@ use anyhow::{Context, ensure};
 use journal_core::backend::{Device, DeviceError};
 use std::process::{Command, Stdio};
 
-const FRESH_PROCESSES: usize = 20;
+const FRESH_PROCESSES: usize = 100;
 
 /// Runs this program again as a child and gives back what it printed.
 fn child(name: &str) -> anyhow::Result<String> {

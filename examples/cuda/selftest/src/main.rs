@@ -58,7 +58,7 @@ fn main() -> ExitCode {
     let wanted = |name: &str| arguments.is_empty() || arguments.iter().any(|part| name.contains(part.as_str()));
     let mut table = Table::default();
     // Before this process has a context, so that they are alone on the device.
-    for (name, check) in [("20 fresh processes", children::fresh_processes as fn() -> Checked), ("sticky error", children::sticky_error)] {
+    for (name, check) in [("100 fresh processes", children::fresh_processes as fn() -> Checked), ("sticky error", children::sticky_error)] {
         if wanted(name) {
             table.check(name, check);
         }
