@@ -76,6 +76,7 @@ impl Agent {
                 self.objects.add_stream(stream, flags);
                 Ok(0)
             }
+            Call::StreamAdopt { stream, native } => self.adopt_stream(stream, native),
             Call::StreamDestroy { stream } => {
                 let real = self.stream(request, stream, 0)?;
                 self.objects.remove_stream(stream);

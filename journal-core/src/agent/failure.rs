@@ -33,7 +33,8 @@ impl Agent {
         if !device.is_lost() || !self.membership.setup_complete() {
             return error;
         }
-        if self.device.kind() == BackendKind::Cuda {
+        // What a foreign application did to the device is in no journal, so it cannot be done again either.
+        if self.device.kind() == BackendKind::Cuda || self.is_foreign() {
             eprintln!("rejoin: rank {}: {device}; this process ends, a replacement takes its rank", self.rank);
             // SAFETY: ends the process without running destructors, which could hang in the driver.
             #[allow(unsafe_code)]

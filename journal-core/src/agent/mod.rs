@@ -2,6 +2,7 @@
 
 mod execute;
 mod failure;
+mod foreign;
 pub mod gate;
 mod group;
 pub mod objects;
@@ -54,6 +55,8 @@ pub struct Agent {
     /// The device was lost in a step of this rank: whatever the phase says, the step is over for it.
     device_lost: AtomicU32,
     await_replay: std::sync::OnceLock<AwaitReplay>,
+    /// The application uses streams or memory of its own.
+    foreign: AtomicU32,
     unique_ids: AtomicU32,
 }
 
@@ -99,6 +102,7 @@ impl Agent {
             substitutes: replaying::Substitutes::default(),
             device_lost: AtomicU32::new(0),
             await_replay: std::sync::OnceLock::new(),
+            foreign: AtomicU32::new(0),
             unique_ids: AtomicU32::new(0),
         }
     }

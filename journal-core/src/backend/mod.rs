@@ -7,6 +7,7 @@
 pub mod cuda;
 #[allow(unsafe_code)]
 pub mod host;
+mod foreign;
 mod placement;
 mod suballocator;
 
@@ -203,6 +204,16 @@ pub trait Device: Send + Sync + 'static {
     fn allocations(&self) -> Vec<(DevicePtr, u64)>;
     /// Page-locks host memory.
     fn host_register(&self, host: *mut c_void, bytes: u64, flags: u32) -> DeviceResult<()>;
+    /// Takes up device memory that the application got by itself, outside the window: copies, fills and state may
+    /// use it from here on. Not among [`Device::allocations`], and never freed here.
+    ///
+    /// # Safety
+    /// The range is memory of this device for as long as the device is used.
+    #[allow(unsafe_code)]
+    unsafe fn memory_adopt(&self, address: DevicePtr, bytes: u64) -> DeviceResult<()> {
+        let _ = (address, bytes);
+        Err(DeviceError::Invalid { call: "memory_adopt", reason: "this backend takes no memory of others".into() })
+    }
     /// Undoes [`Device::host_register`].
     fn host_unregister(&self, host: *mut c_void) -> DeviceResult<()>;
 
@@ -213,6 +224,16 @@ pub trait Device: Send + Sync + 'static {
 
     /// `flags` and `priority` as in `cuStreamCreateWithPriority`.
     fn stream_create(&self, flags: u32, priority: i32) -> DeviceResult<RealHandle>;
+    /// Takes up a stream that the application made by itself (a `CUstream`, a `HostStream*`), to be queried and
+    /// given to NCCL. [`Device::stream_destroy`] forgets it and does not destroy it.
+    ///
+    /// # Safety
+    /// It is a stream of this device, and lives until it is forgotten.
+    #[allow(unsafe_code)]
+    unsafe fn stream_adopt(&self, native: *mut c_void) -> DeviceResult<RealHandle> {
+        let _ = native;
+        Err(DeviceError::Invalid { call: "stream_adopt", reason: "this backend takes no streams of others".into() })
+    }
     /// Returns at once; what is queued still runs (or never does, when the stream is stuck).
     fn stream_destroy(&self, stream: RealHandle) -> DeviceResult<()>;
     /// True when everything enqueued so far has completed.

@@ -31,7 +31,11 @@ impl Attempt<'_> {
             self.membership().await_blob(scope, &ready(*rank), set_up_deadline)?;
         }
         let table = self.core.states();
-        prepared::restore(&self.core.agent, &table, self.resume_step())?;
+        // A foreign application's own work may still be writing: it gets its per-rank state back in `resume`,
+        // when it has stopped.
+        if self.newcomer || !self.core.agent.is_foreign() {
+            prepared::restore(&self.core.agent, &table, self.resume_step())?;
+        }
         for rank in receivers {
             self.restore_replicas(rank, &table)?;
         }

@@ -172,7 +172,6 @@ impl Session {
         clique: Option<crate::handle::VirtualHandle>,
     ) -> Result<(), Error> {
         let agent = &self.core.agent;
-        agent.phase.get().admit(crate::request::Class::Setup, "rejoin_state_register", true)?;
         let inside = agent.device.allocations().iter().any(|(base, length)| {
             base.0 <= address.0 && address.0.saturating_add(bytes) <= base.0.saturating_add(*length)
         });
@@ -181,10 +180,61 @@ impl Session {
                 what: format!("state {name:?}: {bytes} bytes at {:#x} are not inside one live allocation", address.0),
             });
         }
+        self.note_state(name, address, bytes, kind, clique, false)
+    }
+
+    /// [`Session::state_register`] for memory that the application got by itself, outside the session's window. It
+    /// need not be at the same address in every incarnation. From here on the application is in foreign mode: its
+    /// own work on the device is not seen, so policy *replay* is refused, and a device fault ends the process.
+    ///
+    /// # Safety
+    /// The range is memory of the session's device until the session is dropped.
+    #[allow(unsafe_code)]
+    pub unsafe fn state_register_foreign(
+        &self,
+        name: &str,
+        address: crate::backend::DevicePtr,
+        bytes: u64,
+        kind: StateKind,
+        clique: Option<crate::handle::VirtualHandle>,
+    ) -> Result<(), Error> {
+        let agent = &self.core.agent;
+        agent.phase.get().admit(crate::request::Class::Setup, "rejoin_state_register_foreign", true)?;
+        // SAFETY: passed on to the caller.
+        unsafe { agent.adopt_memory(address, bytes) }?;
+        self.note_state(name, address, bytes, kind, clique, true)
+    }
+
+    fn note_state(
+        &self,
+        name: &str,
+        address: crate::backend::DevicePtr,
+        bytes: u64,
+        kind: StateKind,
+        clique: Option<crate::handle::VirtualHandle>,
+        foreign: bool,
+    ) -> Result<(), Error> {
+        let agent = &self.core.agent;
+        agent.phase.get().admit(crate::request::Class::Setup, "rejoin_state_register", true)?;
         let key = clique.map(|c| agent.communicator(c)).transpose()?.map(|c| c.clique);
         let state = State { name: name.to_owned(), address, bytes, kind, clique: key };
         self.core.states.write().unwrap_or_else(std::sync::PoisonError::into_inner).register(state)?;
         let clique = clique.unwrap_or_default();
-        agent.note(&request::state_register(address, bytes, kind as u32, clique, name))
+        let request = request::state_register(address, bytes, kind as u32, clique, name);
+        agent.note(&if foreign { request.foreign(0) } else { request })
+    }
+
+    /// Takes up a stream that the application made by itself (a `cudaStream_t`; on the host backend a `HostStream*`)
+    /// so that collectives can run on it and a recovery waits for it. The application goes on using its own handle
+    /// for its own work. Every stream that carries collectives or writes state must be adopted, except the default
+    /// stream, which is known. `stream_destroy` forgets it; the application destroys it afterwards.
+    ///
+    /// From here on the application is in foreign mode, see [`Session::state_register_foreign`].
+    ///
+    /// # Safety
+    /// It is a stream of the session's device, and lives until `stream_destroy` or the end of the session.
+    #[allow(unsafe_code)]
+    pub unsafe fn stream_adopt(&self, native: *mut ::core::ffi::c_void) -> Result<crate::handle::VirtualHandle, Error> {
+        self.create(crate::handle::HandleKind::Stream, |h| request::stream_adopt(h, native as u64))
     }
 }

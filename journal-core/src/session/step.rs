@@ -325,6 +325,10 @@ impl Session {
         }
         let step = self.await_recovery(Instant::now() + self.core.options.peer_timeout * 2)?;
         agent.fingerprint.forget_step();
+        if agent.is_foreign() {
+            agent.wait_all_streams()?;
+            prepared::restore(agent, &self.core.states(), step)?;
+        }
         // Nobody resumes into a replayed step: what the journal holds of it is void.
         agent.journal.step_discard()?;
         agent.phase.set(Phase::Between(step));

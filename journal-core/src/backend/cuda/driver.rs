@@ -56,6 +56,8 @@ pub(super) trait Driver: Debug + Send + Sync {
     fn memory_unmap(&self, address: u64, bytes: u64) -> Outcome<()>;
     /// Read and write access of a device to a mapped range.
     fn memory_allow(&self, address: u64, bytes: u64, ordinal: u32) -> Outcome<()>;
+    /// Base and length of the allocation that an address lies in.
+    fn address_range(&self, address: u64) -> Outcome<(u64, u64)>;
     /// (free, total) of the current device.
     fn memory_info(&self) -> Outcome<(u64, u64)>;
 

@@ -56,6 +56,8 @@ pub(super) struct State {
     mappings: BTreeMap<u64, Mapping>,
     host: HashMap<u64, Vec<u8>>,
     registered: BTreeMap<u64, u64>,
+    /// Memory that somebody else has allocated.
+    pub(super) foreign: BTreeMap<u64, u64>,
     streams: BTreeMap<u64, Stream>,
     events: HashMap<u64, Event>,
     modules: HashSet<u64>,
@@ -417,6 +419,12 @@ impl Driver for FakeDriver {
         let mapping = state.mappings.get_mut(&address).filter(|mapping| mapping.bytes.len() as u64 == bytes);
         mapping.ok_or(Code::INVALID_VALUE)?.allowed = true;
         Ok(())
+    }
+
+    fn address_range(&self, address: u64) -> Outcome<(u64, u64)> {
+        let state = self.enter_context("address_range")?;
+        let found = state.foreign.range(..=address).next_back().filter(|(base, bytes)| address - **base < **bytes);
+        found.map(|(base, bytes)| (*base, *bytes)).ok_or(Code::INVALID_VALUE)
     }
 
     fn memory_info(&self) -> Outcome<(u64, u64)> {

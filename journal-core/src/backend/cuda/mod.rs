@@ -35,6 +35,7 @@ mod staging;
 
 pub use probe::{CudaDeviceInfo, CudaSystem, probe};
 
+use super::foreign::ForeignMemory;
 use super::suballocator::ALIGNMENT;
 use super::{BackendKind, Copy, Device, DeviceError, DevicePtr, DeviceResult, Function, LaunchShape, RealHandle, Window};
 use activity::Activity;
@@ -88,6 +89,7 @@ pub struct CudaDevice {
     window: Window,
     memory: Mutex<DeviceMemory>,
     objects: Mutex<Objects>,
+    foreign: Mutex<ForeignMemory>,
     staging: Staging,
 }
 
@@ -159,6 +161,7 @@ impl CudaDevice {
             window,
             memory: Mutex::new(memory),
             objects: Mutex::new(Objects::default()),
+            foreign: Mutex::default(),
             staging,
         })
     }
@@ -236,7 +239,8 @@ impl CudaDevice {
     }
 
     fn check_range(&self, call: &'static str, address: DevicePtr, bytes: u64) -> DeviceResult<()> {
-        match lock(&self.memory).is_usable(address.0, bytes) {
+        let usable = lock(&self.memory).is_usable(address.0, bytes);
+        match usable || lock(&self.foreign).contains(address.0, bytes) {
             true => Ok(()),
             false => invalid(call, format!("{bytes} bytes at {:#x} are not inside a live allocation", address.0)),
         }
@@ -420,6 +424,37 @@ impl Device for CudaDevice {
         let stream = self.told("cuStreamCreateWithPriority", self.driver.stream_create(flags, priority))?;
         lock(&self.objects).streams.insert(stream);
         Ok(RealHandle(stream))
+    }
+
+    unsafe fn stream_adopt(&self, native: *mut c_void) -> DeviceResult<RealHandle> {
+        self.enter()?;
+        let stream = native as u64;
+        if stream == 0 {
+            return invalid("stream_adopt", "the default stream needs no adopting");
+        }
+        self.reached("cuStreamQuery", self.driver.stream_query(stream))?;
+        let mut objects = lock(&self.objects);
+        objects.streams.insert(stream);
+        objects.adopted.insert(stream);
+        Ok(RealHandle(stream))
+    }
+
+    unsafe fn memory_adopt(&self, address: DevicePtr, bytes: u64) -> DeviceResult<()> {
+        const CALL: &str = "memory_adopt";
+        self.enter()?;
+        let (base, length) = match self.driver.address_range(address.0) {
+            Ok(range) => range,
+            Err(code) if bytes == 0 || code == Code::INVALID_VALUE => {
+                return invalid(CALL, format!("{:#x} is no device memory of this context", address.0));
+            }
+            Err(code) => return Err(self.error("cuMemGetAddressRange", code)),
+        };
+        let at = address.0 - base;
+        if bytes == 0 || bytes > length - at {
+            return invalid(CALL, format!("{bytes} bytes at {:#x}: its allocation has {length} bytes from {base:#x}", address.0));
+        }
+        lock(&self.foreign).add(address.0, bytes);
+        Ok(())
     }
 
     fn stream_destroy(&self, stream: RealHandle) -> DeviceResult<()> {

@@ -57,6 +57,7 @@ functions! {
     mem_unmap "cuMemUnmap" (u64, usize);
     mem_set_access "cuMemSetAccess" (u64, usize, *const sys::CUmemAccessDesc, usize);
     mem_get_info "cuMemGetInfo_v2" (*mut usize, *mut usize);
+    mem_get_address_range "cuMemGetAddressRange_v2" (*mut u64, *mut usize, u64);
     mem_host_alloc "cuMemHostAlloc" (*mut *mut c_void, usize, c_uint);
     mem_free_host "cuMemFreeHost" (*mut c_void);
     mem_host_register "cuMemHostRegister_v2" (*mut c_void, usize, c_uint);
@@ -318,6 +319,13 @@ impl Driver for NvidiaDriver {
             sys::CUmemAccessDesc { location: location(number)?, flags: sys::CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE };
         // SAFETY: a mapped range; reads one description.
         done(unsafe { (self.functions.mem_set_access)(address, size(bytes)?, &raw const access, 1) })
+    }
+
+    fn address_range(&self, address: u64) -> Outcome<(u64, u64)> {
+        let (mut base, mut bytes) = (0, 0);
+        // SAFETY: writes two numbers; the driver checks the address.
+        done(unsafe { (self.functions.mem_get_address_range)(&raw mut base, &raw mut bytes, address) })?;
+        Ok((base, bytes as u64))
     }
 
     fn memory_info(&self) -> Outcome<(u64, u64)> {

@@ -27,6 +27,8 @@ pub(super) type Failure = (&'static str, Code);
 #[derive(Debug, Default)]
 pub(super) struct Objects {
     pub(super) streams: HashSet<u64>,
+    /// Those of `streams` that the application made: never destroyed here.
+    pub(super) adopted: HashSet<u64>,
     /// Event to whether it has a time stamp.
     pub(super) events: HashMap<u64, bool>,
     pub(super) modules: HashMap<u64, Arc<Module>>,
@@ -52,6 +54,9 @@ impl Objects {
             Err(code) => return Err(("cuStreamQuery", code)),
         }
         self.streams.remove(&stream);
+        if self.adopted.remove(&stream) {
+            return Ok(());
+        }
         driver.stream_destroy(stream).map_err(|code| ("cuStreamDestroy", code))
     }
 
@@ -112,7 +117,8 @@ impl Objects {
         for event in self.events.drain().map(|(event, _)| event).chain(self.leaving.drain(..)) {
             driver.event_destroy(event).map_err(|code| ("cuEventDestroy", code))?;
         }
-        for stream in self.streams.drain() {
+        let adopted = core::mem::take(&mut self.adopted);
+        for stream in self.streams.drain().filter(|stream| !adopted.contains(stream)) {
             driver.stream_destroy(stream).map_err(|code| ("cuStreamDestroy", code))?;
         }
         for host in self.host_ranges.drain() {

@@ -9,6 +9,8 @@
 //! on freed memory runs on whatever is allocated there next.
 #![deny(unsafe_code)]
 
+#[allow(unsafe_code)]
+mod adopted;
 mod engine;
 #[allow(unsafe_code)]
 mod module;
@@ -22,8 +24,10 @@ mod window;
 pub use super::placement::WINDOW_BASE;
 pub use engine::Fault;
 
+use super::foreign::ForeignMemory;
 use super::suballocator::{ALIGNMENT, SubAllocator};
 use super::{BackendKind, Copy, Device, DeviceError, DevicePtr, DeviceResult, Function, LaunchShape, RealHandle, Window};
+use adopted::AdoptedStream;
 use core::ffi::c_void;
 use engine::{Engine, lock};
 use module::{Kernel, LoadedModule, Parameters};
@@ -76,6 +80,9 @@ struct State {
     unreleased: Vec<(u64, u64)>,
     default_stream: Arc<Queue>,
     streams: HashMap<u64, Arc<Queue>>,
+    /// Made by the application.
+    adopted: HashMap<u64, AdoptedStream>,
+    foreign: ForeignMemory,
     /// Destroyed, perhaps still running.
     retiring: Vec<Arc<Queue>>,
     events: HashMap<u64, Event>,
@@ -116,13 +123,18 @@ impl State {
 
     fn all_idle(&mut self) -> bool {
         self.retiring.retain(|queue| !queue.is_over());
-        self.retiring.is_empty() && self.default_stream.is_idle() && self.streams.values().all(|queue| queue.is_idle())
+        // An adopted stream that does not answer as it should has nothing of ours in it.
+        let adopted_idle = self.adopted.values().all(|stream| stream.is_idle(0).unwrap_or(true));
+        adopted_idle
+            && self.retiring.is_empty()
+            && self.default_stream.is_idle()
+            && self.streams.values().all(|queue| queue.is_idle())
     }
 
     /// Offset of a range inside one live allocation.
     fn check_range(&self, call: &'static str, address: DevicePtr, bytes: u64) -> DeviceResult<()> {
         let offset = address.0.checked_sub(self.reserved.window().base);
-        match offset.is_some_and(|offset| self.memory.contains(offset, bytes)) {
+        match offset.is_some_and(|offset| self.memory.contains(offset, bytes)) || self.foreign.contains(address.0, bytes) {
             true => Ok(()),
             false => invalid(call, format!("{bytes} bytes at {:#x} are not inside a live allocation", address.0)),
         }
@@ -197,6 +209,8 @@ impl HostDevice {
             unreleased: Vec::new(),
             default_stream: default_stream(&engine)?,
             streams: HashMap::new(),
+            adopted: HashMap::new(),
+            foreign: ForeignMemory::default(),
             retiring: Vec::new(),
             events: HashMap::new(),
             modules: HashMap::new(),
@@ -382,8 +396,28 @@ impl Device for HostDevice {
         Ok(RealHandle(handle))
     }
 
+    #[allow(unsafe_code)]
+    unsafe fn stream_adopt(&self, native: *mut c_void) -> DeviceResult<RealHandle> {
+        // SAFETY: passed on to the caller.
+        let stream = unsafe { AdoptedStream::of(native) }?;
+        self.usable()?.adopted.insert(native as u64, stream);
+        Ok(RealHandle(native as u64))
+    }
+
+    #[allow(unsafe_code)]
+    unsafe fn memory_adopt(&self, address: DevicePtr, bytes: u64) -> DeviceResult<()> {
+        if address.0 == 0 || bytes == 0 || address.0.checked_add(bytes).is_none() {
+            return invalid("memory_adopt", format!("{bytes} bytes at {:#x} are no memory", address.0));
+        }
+        self.usable()?.foreign.add(address.0, bytes);
+        Ok(())
+    }
+
     fn stream_destroy(&self, stream: RealHandle) -> DeviceResult<()> {
         let mut state = self.usable()?;
+        if state.adopted.remove(&stream.0).is_some() {
+            return Ok(());
+        }
         let Some(queue) = state.streams.remove(&stream.0) else {
             return invalid("stream_destroy", format!("no stream {:#x} on this device", stream.0));
         };
@@ -396,7 +430,11 @@ impl Device for HostDevice {
     }
 
     fn stream_query(&self, stream: RealHandle) -> DeviceResult<bool> {
-        Ok(self.usable()?.stream("stream_query", stream)?.is_idle())
+        let state = self.usable()?;
+        match state.adopted.get(&stream.0) {
+            Some(adopted) => adopted.is_idle(self.ordinal()),
+            None => Ok(state.stream("stream_query", stream)?.is_idle()),
+        }
     }
 
     fn stream_wait_event(&self, stream: RealHandle, event: RealHandle, _flags: u32) -> DeviceResult<()> {
@@ -410,6 +448,9 @@ impl Device for HostDevice {
 
     fn stream_native(&self, stream: RealHandle) -> *mut c_void {
         let state = lock(&self.state);
+        if let Some(adopted) = state.adopted.get(&stream.0) {
+            return adopted.native();
+        }
         state.stream("stream_native", stream).map_or(core::ptr::null_mut(), |queue| queue.native().cast())
     }
 
