@@ -53,6 +53,21 @@ fn under_policy_replay_survivors_issue_the_step_again() {
 }
 
 #[test]
+fn after_the_decision_survivors_commit_and_the_failed_rank_gets_the_step_from_a_donor() {
+    for arguments in [
+        &["--kill", "1@20+go"][..],
+        &["--kill", "0@20+go", "--strategy", "grow"],
+        &["--kill", "2@20+go", "--policy", "replay"],
+        &["--fail-device", "1@20+go"],
+        &["--fail-device", "3@20+go", "--policy", "replay"],
+        &["--fail-device", "0@20+go", "--kill", "1@20+go"],
+    ] {
+        let report = identical(arguments);
+        assert_eq!(report["recoveries"][0]["resumed_step"], 21, "GO stands, so the job goes on after it: {report:#}");
+    }
+}
+
+#[test]
 fn several_failures_at_once_and_one_after_the_other_are_survived() {
     identical(&["--kill", "1@20", "--kill", "2@20"]);
     identical(&["--strategy", "grow", "--kill", "0@20", "--kill", "3@20"]);
@@ -108,10 +123,14 @@ fn a_rank_that_dies_again_in_the_recovery_of_its_step_ends_the_job_by_rule() {
 
 /// Starts an endless grid and waits until all of its ranks have committed steps; the pids of ranks 0 to 3.
 fn endless(name: &str, options: &[&str]) -> (support::Running, Vec<u32>) {
+    started(name, options, "4000000000")
+}
+
+fn started(name: &str, options: &[&str], steps: &str) -> (support::Running, Vec<u32>) {
     let folder = std::path::Path::new(env!("CARGO_BIN_EXE_rejoin")).parent().expect("target folder");
     let mut command = rejoin();
     command.args(["run", "-n", "4", "--backend", "host", "--job", name]).args(options).arg("--");
-    command.arg(folder.join("grid")).args(["--steps", "4000000000"]);
+    command.arg(folder.join("grid")).args(["--steps", steps]);
     let running = support::Running::start(&mut command);
     let watchdog = std::time::Instant::now() + std::time::Duration::from_secs(support::WATCHDOG_S as u64);
     loop {
@@ -145,16 +164,34 @@ fn a_stopped_rank_that_holds_up_a_recovery_is_declared_hung_and_replaced() {
 }
 
 #[test]
-fn without_a_launcher_the_next_failure_ends_the_job() {
-    let name = job_name("orphans");
-    let (running, pids) = endless(&name, &[]);
+fn without_a_launcher_the_next_failure_ends_the_job_and_nothing_is_left() {
+    // One after the other, and both at once in either order.
+    for (victim, waits, launcher_first) in [(3, true, true), (0, true, true), (1, false, true), (0, false, false)] {
+        let name = job_name("orphans");
+        let (running, pids) = endless(&name, &[]);
+        if !launcher_first {
+            signal(pids[victim], Signal::STOP);
+            signal(pids[victim], Signal::KILL);
+        }
+        running.signal(Signal::KILL);
+        if waits {
+            support::wait_for_end(running.pid());
+        }
+        if launcher_first {
+            signal(pids[victim], Signal::KILL);
+        }
+        pids.iter().for_each(|pid| support::wait_for_end(*pid));
+        drop(running);
+        assert_eq!(segments(&name), [""; 0], "rank {victim}");
+    }
+}
+
+#[test]
+fn without_a_launcher_ranks_finish_and_the_last_one_removes_everything() {
+    let name = job_name("finish");
+    let (running, pids) = started(&name, &[], "2000");
     running.signal(Signal::KILL);
-    support::wait_for_end(running.pid());
-    signal(pids[3], Signal::KILL);
     pids.iter().for_each(|pid| support::wait_for_end(*pid));
-    drop(running);
-    // What is left is provably dead, and taken away on request.
-    run(rejoin().arg("gc"));
     assert_eq!(segments(&name), [""; 0]);
 }
 
