@@ -231,7 +231,7 @@ fn a_constant_that_a_new_set_up_gives_differently_comes_from_a_donor_or_ends_the
 fn memory_without_a_state_kind_is_refused_with_its_place_or_told() {
     let name = job_name("forgotten");
     let ended = run(&mut job(&name, 2, "forgets-a-buffer", &[])).expect_code(0);
-    let ended = ended.expect_stderr("refused: device memory without a state kind").expect_stderr("5120 bytes at 0x4000").expect_stderr("(request ");
+    let ended = ended.expect_stderr("refused: device memory without a state kind").expect_stderr("5000 bytes at 0x4000").expect_stderr("(request ");
     assert!(!ended.stderr.contains("warning"), "{ended:#?}");
     let mut command = job(&name, 2, "forgets-a-buffer", &[]);
     let ended = run(command.env("REJOIN_UNREGISTERED", "warn")).expect_code(0);
