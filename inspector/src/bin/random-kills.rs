@@ -143,7 +143,7 @@ fn choose(options: &Options, random: &mut Random) -> Vec<String> {
         5 => arguments.extend(["--kill".to_owned(), format!("{rank}@{step}+go")]),
         6 => arguments.extend(["--fail-device".to_owned(), format!("{rank}@{step}+go")]),
         7 => arguments.extend(["--kill".to_owned(), format!("{rank}@{step}+again")]),
-        // The second one dies or fails while the first is being recovered from.
+        // The second one dies in the same step, after it was run again and decided.
         8 => arguments.extend(kill(rank, step, random).into_iter().chain(["--kill".to_owned(), format!("{second}@{step}+go")])),
         0 | 1 => arguments.extend(kill(rank, step, random)),
         2 => arguments.extend(["--fail-device".to_owned(), format!("{rank}@{step}")]),
