@@ -95,6 +95,8 @@ pub enum Event<'a> {
         /// Process id.
         pid: u32,
     },
+    /// Something that the program should do otherwise.
+    Warning(&'a str),
     /// A rank died before set-up was complete: all ranks are started anew.
     Restarted,
     /// A recovery is complete.
@@ -128,6 +130,7 @@ pub fn launch(spec: &JobSpec, signals: &mut Signals, watcher: &mut dyn Watcher) 
             recoveries: Vec::new(),
             recovering: false,
             failed_after_finalize: None,
+            warned: false,
             hangs: spec.options.hang_timeout.map(HangWatch::create),
         };
         match job.run(&mut supervisor, signals, watcher)? {
@@ -164,6 +167,8 @@ struct Job<'a> {
     /// A rank that left the job in good order and then failed by itself.
     failed_after_finalize: Option<String>,
     hangs: Option<HangWatch>,
+    /// What set-up left to say has been said.
+    warned: bool,
 }
 
 impl Job<'_> {
@@ -175,6 +180,9 @@ impl Job<'_> {
         loop {
             let tick = if self.recovering { RECOVERY_TICK } else { TICK };
             let exited = self.wait(Some(signals), tick)?;
+            if !exited.is_empty() {
+                self.warn(watcher)?;
+            }
             for rank in exited {
                 if let Some(end) = self.exited(rank, supervisor, watcher)? {
                     return Ok(end);
@@ -193,10 +201,20 @@ impl Job<'_> {
                 let code = if reason.is_some() { ExitCode::TROUBLE } else { ExitCode::FINE };
                 return Ok(End::Job { code, reason });
             }
+            self.warn(watcher)?;
             self.collect_reports(watcher, false);
             self.end_hung_ranks(watcher)?;
             watcher.event(&Event::Tick { step: self.segment.open_step() });
         }
+    }
+
+    /// Once, when set-up is complete.
+    fn warn(&mut self, watcher: &mut dyn Watcher) -> anyhow::Result<()> {
+        if !self.warned && self.segment.open_step().is_some() {
+            self.warned = true;
+            self.segment.warnings()?.iter().for_each(|text| watcher.event(&Event::Warning(text)));
+        }
+        Ok(())
     }
 
     /// Declares ranks that hold the job up failed, then kills them; their exit leads to the replacement.

@@ -287,13 +287,24 @@ impl Agent {
         if request.op() == OpCode::AllReduce && !self.faults.is_empty() {
             match self.faults.take(step) {
                 Some(Fault::Kill { delay }) => kill_self(delay, || self.membership.note_kill_time()),
-                Some(Fault::KillAtSetupDone) | None => {}
-                Some(Fault::FailDevice) => {
-                    self.membership.note_kill_time();
-                    let _ = self.device.inject_failure("told to fail by REJOIN_FAULT");
-                }
+                Some(Fault::FailDevice) => self.fail_device(),
+                _ => {}
             }
         }
+    }
+
+    /// Between the job's decision about `step` and this rank's commit.
+    pub(crate) fn after_go(&self, step: u32) {
+        match self.faults.take_after_go(step) {
+            Some(Fault::KillAfterGo) => kill_self(core::time::Duration::ZERO, || self.membership.note_kill_time()),
+            Some(Fault::FailDeviceAfterGo) => self.fail_device(),
+            _ => {}
+        }
+    }
+
+    fn fail_device(&self) {
+        self.membership.note_kill_time();
+        let _ = self.device.inject_failure("told to fail by REJOIN_FAULT");
     }
 
     fn lock_allocations(&self) -> std::sync::MutexGuard<'_, Vec<(DevicePtr, u64)>> {

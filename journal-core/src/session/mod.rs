@@ -18,7 +18,7 @@ mod step;
 mod threads;
 mod watch;
 
-pub use launch_env::SessionOptions;
+pub use launch_env::{SessionOptions, Unregistered};
 pub use requests::HostSlice;
 pub use state::{State, StateKind};
 pub use step::{Decided, Resumed, SetUp};
