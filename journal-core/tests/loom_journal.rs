@@ -607,45 +607,40 @@ fn a_rebind_never_hits_the_next_object() {
     holds(rebind_while_retired);
 }
 
-/// Two threads find the table used up; what they get stands in a chunk that held something else before.
-fn growth(first: First) {
-    check(2, move || {
-        let store = store_with(3, 0);
-        for chunk in 0..3 {
-            for word in store.words(store.base().chunk(chunk), (CHUNK / 8) as usize) {
-                word.store(0x0000_0077_0000_0202, Ordering::Relaxed);
-            }
+/// A store whose chunks hold what looks like handles, from an earlier life.
+fn store_of_stale_chunks(chunks: u32) -> Arc<Model> {
+    let store = store_with(chunks, 0);
+    for chunk in 0..chunks {
+        for word in store.words(store.base().chunk(chunk), (CHUNK / 8) as usize) {
+            word.store(0x0000_0077_0000_0302, Ordering::Relaxed);
         }
-        let reserve = |seat: &'static FixedSeat| {
+    }
+    store
+}
+
+/// The table takes a chunk while somebody looks at all handles.
+fn growth(first: First) {
+    check(3, move || {
+        let store = store_of_stale_chunks(1);
+        let writer = {
             let store = Arc::clone(&store);
             move || {
-                let table = HandleTable::new(&*store, seat);
+                let table = HandleTable::new(&*store, &ONE);
                 let handle = table.reserve(HandleKind::Event).unwrap();
-                table.bind(handle, seat.0).unwrap();
-                handle
+                table.bind(handle, 1).unwrap();
+                assert_eq!(table.resolve(handle, HandleKind::Event), Ok(1));
             }
         };
-        let other = thread::spawn(reserve(&OTHER));
-        let one = race(first, reserve(&ONE), {
-            let store = Arc::clone(&store);
-            move || {
-                for (handle, real) in HandleTable::new(&*store, &OTHER).live() {
-                    assert!(handle.generation() == 1 && real.is_none_or(|real| real == 1 || real == 2), "stale bytes");
-                }
+        race(first, writer, move || {
+            for (handle, real) in HandleTable::new(&*store, &OTHER).live() {
+                assert!(handle.generation() == 1 && real.is_none_or(|real| real == 1), "what stood in the chunk before");
             }
         });
-        let other = other.join().unwrap();
-        assert_ne!(one, other);
-        let table = HandleTable::new(&*store, &ONE);
-        assert_eq!(table.resolve(one, HandleKind::Event), Ok(1));
-        assert_eq!(table.resolve(other, HandleKind::Event), Ok(2));
-        assert_eq!(table.live().len(), 2);
-        assert_eq!(table.capacity(), 2, "the loser gives its chunk back");
     });
 }
 
 #[test]
-fn the_table_grows_once_and_empty() {
+fn the_table_grows_empty() {
     holds(growth);
 }
 
@@ -653,6 +648,32 @@ fn the_table_grows_once_and_empty() {
 fn relaxed_growth_is_caught() {
     catches("handle growth", growth);
     catches("handle directory", growth);
+}
+
+/// Two threads find the table used up.
+fn growth_race(first: First) {
+    check(3, move || {
+        let store = store_of_stale_chunks(2);
+        let reserve = |seat: &'static FixedSeat| {
+            let store = Arc::clone(&store);
+            move || HandleTable::new(&*store, seat).reserve(HandleKind::Event).unwrap()
+        };
+        let (give, take) = std::sync::mpsc::channel();
+        let other = reserve(&OTHER);
+        let one = race(first, reserve(&ONE), move || give.send(other()).unwrap());
+        let other = take.recv().unwrap();
+        assert_ne!(one, other);
+        let table = HandleTable::new(&*store, &ONE);
+        assert_eq!(table.live().len(), 2);
+        assert_eq!(table.capacity(), 2, "two chunks of two were taken, or a stale entry is in use");
+        let owned = (0..2).filter(|chunk| store.word(store.base().chunk_entry(*chunk)).load(Ordering::Relaxed) != 0);
+        assert_eq!(owned.count(), 1, "the loser gives its chunk back");
+    });
+}
+
+#[test]
+fn the_table_grows_once() {
+    holds(growth_race);
 }
 
 /// The block of a dead thread is settled by one and claimed by another.

@@ -34,7 +34,8 @@ pub struct Agent {
     pub(crate) nccl: Arc<NcclLibrary>,
     pub(crate) journal: Journal,
     pub(crate) gate: gate::Gate,
-    pub(crate) phase: PhaseCell,
+    /// Where this rank stands; the session moves it.
+    pub phase: PhaseCell,
     pub(crate) objects: objects::Objects,
     pub(crate) membership: Arc<ShmMembership>,
     pub(crate) rank: Rank,
