@@ -187,7 +187,10 @@ impl Agent {
             };
         }
         if let (Phase::InStep(step), Ok(value)) = (phase, &outcome) {
-            self.after_step_request(request, *value, step);
+            // Nearly no request needs it.
+            if matches!(request.op(), OpCode::MemAlloc | OpCode::MemFree | OpCode::AllReduce) {
+                self.after_step_request(request, *value, step);
+            }
         }
         outcome
     }
