@@ -90,13 +90,13 @@ fn resolve(c: &mut Criterion) {
     group.bench_function("alone/table", by_table);
     group.bench_function("alone/mutex_and_map", by_map);
     beside(rebind_sometimes, || {
-        group.bench_function("rebound_every_50us/table", by_table));
+        group.bench_function("rebound_every_50us/table", by_table);
     });
     beside(rebind, || {
-        group.bench_function("rebound_without_rest/table", by_table));
+        group.bench_function("rebound_without_rest/table", by_table);
     });
     beside(reinsert, || {
-        group.bench_function("rebound_without_rest/mutex_and_map", by_map));
+        group.bench_function("rebound_without_rest/mutex_and_map", by_map);
     });
     let read_table = || {
         handles.iter().for_each(|handle| {
@@ -104,7 +104,7 @@ fn resolve(c: &mut Criterion) {
         });
     };
     beside(read_table, || {
-        group.bench_function("two_readers/table", by_table));
+        group.bench_function("two_readers/table", by_table);
     });
     let read_map = || {
         handles.iter().for_each(|handle| {
@@ -112,7 +112,7 @@ fn resolve(c: &mut Criterion) {
         });
     };
     beside(read_map, || {
-        group.bench_function("two_readers/mutex_and_map", by_map));
+        group.bench_function("two_readers/mutex_and_map", by_map);
     });
     group.finish();
     journal.unlink().expect("it is ours");
