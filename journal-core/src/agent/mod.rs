@@ -37,7 +37,8 @@ pub struct Agent {
     pub(crate) aborts: Aborts,
     pub(crate) journal: Journal,
     pub(crate) gate: gate::Gate,
-    pub(crate) phase: PhaseCell,
+    /// Where this rank stands; the session moves it.
+    pub phase: PhaseCell,
     pub(crate) objects: objects::Objects,
     pub(crate) membership: Arc<ShmMembership>,
     pub(crate) rank: Rank,
@@ -198,7 +199,10 @@ impl Agent {
             };
         }
         if let (Phase::InStep(step), Ok(value)) = (phase, &outcome) {
-            self.after_step_request(request, *value, step);
+            // Nearly no request needs it.
+            if matches!(request.op(), OpCode::MemAlloc | OpCode::MemFree | OpCode::AllReduce) {
+                self.after_step_request(request, *value, step);
+            }
         }
         outcome
     }

@@ -42,6 +42,8 @@ fn claim_run<W: Words>(store: &Store<W>, owner: u64, first: ChunkId, count: u32)
 
 /// Describes a claimed run: class, opening sequence, empty first word. It is not linked yet.
 fn open<W: Words>(store: &Store<W>, id: ChunkId, class: ChunkClass, count: u32) {
+    // The other chunks of the run name no run of their own, whatever an earlier life left there.
+    (1..count).for_each(|i| store.chunk(ChunkId(id.0 + i)).class().store(0, Ordering::Relaxed));
     let entry = store.chunk(id);
     entry.class().store(class as u64 | u64::from(count) << 32, Ordering::Relaxed);
     entry.last_seq().store(0, Ordering::Relaxed);

@@ -56,6 +56,13 @@ pub(super) fn with_lane<R>(shared: &Arc<Shared>, work: impl FnOnce(&mut Lane) ->
     Ok(work(lane))
 }
 
+/// Handles are owned by the slot of the thread's lane.
+impl crate::handle::Seat for Arc<Shared> {
+    fn owner(&self) -> u64 {
+        with_lane(self, |lane| lane.owner()).unwrap_or(0)
+    }
+}
+
 #[cold]
 #[inline(never)]
 fn enter(shared: &Arc<Shared>) -> Result<*mut Page, AppendError> {

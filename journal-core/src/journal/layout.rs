@@ -225,7 +225,9 @@ pub struct Slot {
     pub lost: u64,
     /// Deaths seen.
     pub deaths: u64,
-    _reserved: [u64; 16],
+    /// Index where the owner looks for a free handle next. Owner; a guess, any value is right.
+    pub handle_hint: u64,
+    _reserved: [u64; 15],
 }
 const _: () = assert!(size_of::<Slot>() == 256);
 
@@ -245,6 +247,9 @@ pub const SLOT_HEADS: u64 = offset_of!(Slot, heads) as u64;
 pub const SLOT_LOST: u64 = offset_of!(Slot, lost) as u64;
 /// Offset of the count of deaths.
 pub const SLOT_DEATHS: u64 = offset_of!(Slot, deaths) as u64;
+
+/// Offset of the guess at a free handle.
+pub const SLOT_HANDLE_HINT: u64 = offset_of!(Slot, handle_hint) as u64;
 
 /// Entry of a segment's chunk table, 64 bytes.
 #[repr(C)]
@@ -290,6 +295,7 @@ pub enum ChunkClass {
     ArenaStep = 4,
     Prepared = 5,
     Emergency = 6,
+    Handles = 7,
 }
 
 /// Header of a record, 32 bytes at a multiple of 16 in a chunk; payload follows, padded to 16.
@@ -350,7 +356,7 @@ pub const ARENA_DESCRIPTOR: u64 = size_of::<ArenaDescriptor>() as u64;
 /// Entry of the handle table, 64 bytes: one cache line.
 #[repr(C)]
 pub struct HandleEntry {
-    /// state u8, kind u8, epoch u16, generation u24 from bit 32. Changed by compare-and-swap, or by the binder.
+    /// state u8, kind u8, slot + 1 of who reserves or binds u16, generation u24 from bit 32. Compare-and-swap.
     pub state: u64,
     /// The real object. Binder: Release, before the state that shows it.
     pub real: u64,
@@ -358,8 +364,8 @@ pub struct HandleEntry {
     pub create_seq: u64,
     /// Handle this one was made from; 0 = none.
     pub parent: u64,
-    /// Slot + 1 of the reserving thread.
-    pub owner: u64,
+    /// In the first entry of a block: slot + 1 of the thread that takes handles from it, 0 = nobody.
+    pub block_owner: u64,
     _reserved: [u64; 3],
 }
 const _: () = assert!(size_of::<HandleEntry>() == 64);
@@ -372,8 +378,18 @@ pub const HANDLE_REAL: u64 = offset_of!(HandleEntry, real) as u64;
 pub const HANDLE_CREATE_SEQ: u64 = offset_of!(HandleEntry, create_seq) as u64;
 /// Offset of the parent.
 pub const HANDLE_PARENT: u64 = offset_of!(HandleEntry, parent) as u64;
-/// Offset of the owner.
-pub const HANDLE_OWNER: u64 = offset_of!(HandleEntry, owner) as u64;
+/// Offset of the block's owner.
+pub const HANDLE_BLOCK_OWNER: u64 = offset_of!(HandleEntry, block_owner) as u64;
+
+/// Directory of the chunks that hold more handle entries (base segment): each word 0, or a chunk + 1. Filled in
+/// order, by compare-and-swap; never emptied.
+pub const HANDLE_DIRECTORY: u64 = 0x800;
+/// Words of the directory.
+pub const HANDLE_DIRECTORY_ENTRIES: u64 = 256;
+const _: () = {
+    assert!(LIVE_AT + size_of::<Live>() as u64 <= HANDLE_DIRECTORY);
+    assert!(HANDLE_DIRECTORY + 8 * HANDLE_DIRECTORY_ENTRIES <= HEADER_LEN);
+};
 
 /// FNV-1a over sizes and offsets: a build with another layout is refused.
 pub const LAYOUT_HASH: u64 = {
@@ -399,6 +415,8 @@ pub const LAYOUT_HASH: u64 = {
         offset_of!(ChunkEntry, next),
         offset_of!(HandleEntry, real),
         offset_of!(HandleEntry, create_seq),
+        offset_of!(HandleEntry, block_owner),
+        HANDLE_DIRECTORY as usize,
         size_of::<libc::pthread_mutex_t>(),
         SEGMENT_SHIFT as usize,
         CHUNK_INDEX_BITS as usize,

@@ -5,7 +5,7 @@ use std::path::Path;
 use super::name::SHARED_MEMORY_DIR;
 use super::store::{Memory, Store};
 use super::{Boundary, JournalIdentity, Prepared, SegmentError, SegmentName, SharedSegment, Snapshot, header, prepared, snapshot};
-use crate::handle::{HandleTable, VirtualHandle};
+use crate::handle::{HandleTable, NoSeat, VirtualHandle};
 
 /// Looks at PREPARED that a writer may disturb before the reader takes what it has.
 const RETRIES: u32 = 64;
@@ -89,7 +89,6 @@ impl JournalReader {
     /// Handles that are not free, and the object of each where it has one now.
     pub fn live_handles(&self) -> Result<Vec<(VirtualHandle, Option<u64>)>, LoadError> {
         self.store.memory().base().check_len()?;
-        let hint = std::sync::atomic::AtomicU32::new(0);
-        Ok(HandleTable::new(&self.store, &hint).live())
+        Ok(HandleTable::new(&self.store, &NoSeat).live())
     }
 }

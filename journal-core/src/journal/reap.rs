@@ -39,6 +39,10 @@ impl Visit for Reachable {
 /// what it had claimed but not linked.
 pub fn resume<W: Words>(store: &Store<W>, slot: u16, owner_died: bool) -> Result<Lane, AppendError> {
     let mut lane = Lane::new(slot, Boundary::read(store).count);
+    if owner_died {
+        // First: it says which chunks of the dead belong to the handle table now.
+        crate::handle::recover(store, lane.owner());
+    }
     let mut reachable = Reachable::default();
     let mut scratch = Scratch::default();
     for region in Region::ALL {

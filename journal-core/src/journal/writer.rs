@@ -35,7 +35,7 @@ pub struct JournalOptions {
     pub max_slots: u32,
     /// Bytes of a chunk, a power of two.
     pub chunk_bytes: u64,
-    /// Handles that may live at the same time.
+    /// Handles that may live at the same time before the table takes chunks, at most a quarter of the journal's.
     pub max_handles: u32,
 }
 
@@ -68,7 +68,6 @@ pub(crate) struct Shared {
     pub(super) identity: JournalIdentity,
     pub(super) futex_offset: u8,
     pub(super) crc: Option<Hardware>,
-    handle_hint: std::sync::atomic::AtomicU32,
 }
 
 /// An open journal. Clones are the same journal; any thread may append, each gets a lane of its own at its first
@@ -125,7 +124,6 @@ impl Journal {
             identity: checked.identity,
             futex_offset: checked.futex_offset,
             crc: Hardware::detect(),
-            handle_hint: std::sync::atomic::AtomicU32::new(0),
         });
         Ok(Self { shared, _open: Arc::new(Open(id)) })
     }
@@ -222,7 +220,7 @@ impl Journal {
     /// The handle table of this rank.
     #[inline]
     pub fn handles(&self) -> HandleTable<'_, Memory> {
-        HandleTable::new(&self.shared.store, &self.shared.handle_hint)
+        HandleTable::new(&self.shared.store, &self.shared)
     }
 
     /// What a reader would see now.
