@@ -125,6 +125,7 @@
 #define REJOIN_REQUEST_STREAM_SYNCHRONIZE 0x0303
 #define REJOIN_REQUEST_STREAM_QUERY 0x0304
 #define REJOIN_REQUEST_STREAM_WAIT_EVENT 0x0305
+#define REJOIN_REQUEST_STREAM_ADOPT 0x0307
 #define REJOIN_REQUEST_STREAM_GET_PRIORITY 0x0306
 #define REJOIN_REQUEST_EVENT_CREATE 0x0401
 #define REJOIN_REQUEST_EVENT_DESTROY 0x0402
@@ -1031,6 +1032,47 @@ rejoin_status rejoin_state_register(const struct rejoin_session *session,
                                     uint64_t bytes,
                                     uint32_t kind,
                                     rejoin_handle comm);
+
+/**
+ * Takes up a stream that the application made by itself, so that collectives can run on it and a recovery waits
+ * for it. In set-up. The application goes on using its own stream for its own work. Every stream that carries
+ * collectives or writes state must be adopted, except the default stream, which is known. From here on the
+ * application is in foreign mode: what it does on the device by itself is in no journal, so policy replay is
+ * refused, and a device fault ends the process (another one takes its rank).
+ *
+ * @param session     in set-up
+ * @param stream      a cudaStream_t or CUstream; on the host backend an ncclHostStream_t. Lives until
+ *                    rejoin_stream_destroy(), which forgets it and does not destroy it, or until the session is closed
+ * @param out_stream  set on OK: what collectives get
+ * @return REJOIN_STATUS_OK; REJOIN_STATUS_WRONG_STATE (after set-up); REJOIN_STATUS_UNSUPPORTED (policy replay);
+ *         REJOIN_STATUS_INVALID_ARGUMENT (not a stream of this backend); REJOIN_STATUS_NULL_ARGUMENT
+ * Threads: any, concurrently; the order must be the same in every incarnation.
+ */
+rejoin_status rejoin_stream_adopt(const struct rejoin_session *session,
+                                  void *stream,
+                                  rejoin_handle *out_stream);
+
+/**
+ * rejoin_state_register() for device memory that the application got by itself (cudaMalloc). It need not be at the
+ * same address in every incarnation. Starts foreign mode, see rejoin_stream_adopt(). After REDO, per-rank buffers
+ * come back in rejoin_resume(), which first waits for the adopted streams.
+ *
+ * @param session  in set-up
+ * @param name     UTF-8, 1 to 64 bytes, unique in the rank
+ * @param address  device memory of the session's device that lives until the session is closed
+ * @param bytes    its length
+ * @param kind     a rejoin_state_kind
+ * @param comm     whose ranks hold replicas; 0 where there are none
+ * @return REJOIN_STATUS_OK; REJOIN_STATUS_WRONG_STATE (after set-up); REJOIN_STATUS_UNSUPPORTED (policy replay);
+ *         REJOIN_STATUS_INVALID_ARGUMENT; REJOIN_STATUS_STALE_HANDLE; REJOIN_STATUS_NULL_ARGUMENT
+ * Threads: any, concurrently; the order must be the same in every incarnation.
+ */
+rejoin_status rejoin_state_register_foreign(const struct rejoin_session *session,
+                                            const char *name,
+                                            rejoin_device_ptr address,
+                                            uint64_t bytes,
+                                            uint32_t kind,
+                                            rejoin_handle comm);
 
 /**
  * Ends the set-up. Waits for all ranks; on a replacement, until recovery has restored its state.

@@ -179,6 +179,18 @@ public:
         return rejoin_state_register(get(), name.c_str(), address, bytes, static_cast<uint32_t>(kind), comm);
     }
 
+    /* Foreign mode: memory and streams that the application got by itself. */
+    Status state_register_foreign(const std::string &name, void *address, uint64_t bytes, rejoin_state_kind kind,
+                                  rejoin_handle comm) const {
+        return rejoin_state_register_foreign(get(), name.c_str(), reinterpret_cast<rejoin_device_ptr>(address), bytes,
+                                             static_cast<uint32_t>(kind), comm);
+    }
+    Result<rejoin_handle> stream_adopt(void *stream) const {
+        rejoin_handle handle = 0;
+        Status status = rejoin_stream_adopt(get(), stream, &handle);
+        return Result<rejoin_handle>(std::move(status), handle);
+    }
+
     Result<Position> setup_done() { return position(rejoin_setup_done); }
     Status step_begin(uint32_t step) { return rejoin_step_begin(get(), step); }
     /* OK is GO: run the optimizer, then commit. */

@@ -29,6 +29,8 @@ pub mod communicator;
 #[allow(unsafe_code)]
 pub mod state;
 #[allow(unsafe_code)]
+pub mod foreign;
+#[allow(unsafe_code)]
 pub mod step;
 #[allow(unsafe_code)]
 pub mod recovery;

@@ -7,7 +7,7 @@ use journal_core::handle::VirtualHandle;
 use journal_core::session::StateKind;
 
 use crate::argument::text;
-use crate::boundary::{Failure, boundary};
+use crate::boundary::{Failure, Result, boundary};
 use crate::handle::rejoin_handle;
 use crate::memory::rejoin_device_ptr;
 use crate::session::{enter, rejoin_session};
@@ -52,13 +52,17 @@ pub unsafe extern "C" fn rejoin_state_register(
     boundary(|| {
         // SAFETY: a pointer of C, as the header says.
         let name = unsafe { text(name, "name") }?;
-        let kind = StateKind::from_number(kind)
-            .ok_or_else(|| Failure::invalid(format!("kind {kind} of state {name:?} is not a rejoin_state_kind")))?;
+        let kind = kind_of(kind, name)?;
         // SAFETY: a pointer of C, as the header says.
         let object = unsafe { enter(session) }?;
         let clique = (comm != 0).then_some(VirtualHandle(comm));
         Ok(object.session.state_register(name, DevicePtr(address), bytes, kind, clique)?)
     })
+}
+
+pub(crate) fn kind_of(number: u32, name: &str) -> Result<StateKind> {
+    StateKind::from_number(number)
+        .ok_or_else(|| Failure::invalid(format!("kind {number} of state {name:?} is not a rejoin_state_kind")))
 }
 
 #[cfg(test)]

@@ -8,8 +8,8 @@ use std::process::Command;
 use support::{Scratch, built, compile, header, is_installed, root, succeed};
 
 /// Sources in the order of the header.
-const SOURCES: [&str; 14] = [
-    "version", "status", "session", "communicator", "state", "step", "recovery", "event", "memory", "generated_requests", "request",
+const SOURCES: [&str; 15] = [
+    "version", "status", "session", "communicator", "state", "foreign", "step", "recovery", "event", "memory", "generated_requests", "request",
     "journal", "snapshot", "handle",
 ];
 

@@ -104,6 +104,14 @@ static void in_set_up(const rejoin_session_info *info, rejoin_handle *comm) {
     EXPECT(rejoin_state_register(session, "b", buffer, 4096, REJOIN_STATE_KIND_REPLICATED, 0), INVALID_ARGUMENT, "communicator");
     EXPECT(rejoin_state_register(session, "b", buffer, 4096, REJOIN_STATE_KIND_SCRATCH, *comm), OK, NULL);
 
+    /* Foreign mode: a pointer that is no stream, a buffer of the program, and state without a communicator. */
+    static uint64_t no_stream[8], own[64];
+    EXPECT(rejoin_stream_adopt(session, no_stream, &made), INVALID_ARGUMENT, "no host stream");
+    EXPECT(rejoin_state_register_foreign(session, "own", 0, 64, REJOIN_STATE_KIND_SCRATCH, *comm), INVALID_ARGUMENT, "no memory");
+    const rejoin_device_ptr at = (rejoin_device_ptr)(uintptr_t)own;
+    EXPECT(rejoin_state_register_foreign(session, "own", at, sizeof own, 9, *comm), INVALID_ARGUMENT, "rejoin_state_kind");
+    EXPECT(rejoin_state_register_foreign(session, "own", at, sizeof own, REJOIN_STATE_KIND_PER_RANK, 0), OK, NULL);
+
     pthread_t threads[8];
     uint64_t offsets[8];
     for (uint64_t i = 0; i < 8; i++) {

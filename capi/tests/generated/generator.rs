@@ -18,6 +18,8 @@ pub const BY_HAND: &[(&str, &str)] = &[
     ("memcpy_htod_async_digest", "rejoin_memcpy_htod_async"),
     ("exchange", "rejoin_exchange_publish"),
     ("state_register", "rejoin_state_register"),
+    // Its pointer is a promise of the application, so it is documented by hand.
+    ("stream_adopt", "rejoin_stream_adopt"),
     ("setup_done", "rejoin_setup_done"),
     ("step_begin", "rejoin_step_begin"),
     ("step_end", "rejoin_step_end"),
