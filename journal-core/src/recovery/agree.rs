@@ -3,7 +3,7 @@
 use super::attempt::Attempt;
 use crate::error::{EndReason, Error};
 use super::end_job;
-use crate::journal::{SegmentName, SharedSegment};
+use crate::journal::SegmentName;
 use crate::membership::{BlobScope, LauncherState, Membership, Rank, ShmMembership};
 use crate::session::state::{StateKind, StateTable};
 
@@ -34,7 +34,7 @@ impl Attempt<'_> {
         for (rank, seat) in (0..).zip(self.membership().seats()) {
             for incarnation in 0..=seat.incarnation.0 {
                 if let Ok(name) = SegmentName::journal(job, rank, incarnation) {
-                    let _ = SharedSegment::unlink(&name);
+                    let _ = crate::journal::remove(&name);
                 }
             }
         }
