@@ -102,8 +102,8 @@ impl AppendError {
     /// The status of the C ABI.
     pub fn status(&self) -> Status {
         match self {
-            Self::Full { .. } | Self::NoSlot { .. } | Self::GrowthLimit { .. } | Self::Blocked { .. } | Self::NoRun { .. } => Status::JournalFull,
-            Self::TooLarge { .. } | Self::Flags { .. } => Status::InvalidArgument,
+            Self::Full { .. } | Self::NoSlot { .. } | Self::GrowthLimit { .. } | Self::Blocked { .. } => Status::JournalFull,
+            Self::TooLarge { .. } | Self::NoRun { .. } | Self::Flags { .. } => Status::InvalidArgument,
             Self::Closed => Status::Closed,
             Self::Busy { .. } => Status::Timeout,
             Self::Corrupt { .. } => Status::Corrupt,
