@@ -133,6 +133,7 @@ impl rejoin_session_options {
                 device_given: false,
                 window_bytes: None,
                 journal_bytes: DEFAULT_JOURNAL_BYTES,
+                journal_policy: journal_core::journal::OverflowPolicy::Error,
                 peer_timeout: Duration::from_secs(DEFAULT_PEER_TIMEOUT_S),
                 unregistered: Unregistered::from_env()?,
             },

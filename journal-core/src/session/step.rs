@@ -113,7 +113,7 @@ impl Session {
             let step = self.await_recovery(deadline)?;
             agent.phase.set(Phase::Between(step));
             core.update(|p| p.committed = step);
-            old.iter().for_each(|name| drop(crate::journal::SharedSegment::unlink(name)));
+            old.iter().for_each(|name| drop(crate::journal::remove(name)));
             return Ok(SetUp { step, blob: prepared::blob(&agent.journal, step)?, resumed: true });
         }
         prepared::write(agent, &table, 0, &[])?;
