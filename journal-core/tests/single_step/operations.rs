@@ -7,6 +7,8 @@ use journal_core::journal::{Journal, Record, Region, Snapshot};
 pub const BEFORE: u16 = 1;
 /// Kind of the record that the operation appends.
 pub const DURING: u16 = 2;
+/// The first stream of a fresh table: tag, kind, generation 1, index 0.
+const FIRST_STREAM: VirtualHandle = VirtualHandle(1 << 63 | (HandleKind::Stream as u64) << 56 | 1 << 32);
 /// Object that is bound to a handle.
 const REAL: u64 = 0x5EED;
 
@@ -176,7 +178,7 @@ pub const ALL: &[Operation] = &[
         },
         act: |j| {
             // The first handle of a fresh table.
-            j.handles().bind(VirtualHandle::new(HandleKind::Stream, 1, 0), REAL).unwrap();
+            j.handles().bind(FIRST_STREAM, REAL).unwrap();
         },
         kept: 1,
         promise: bound,
