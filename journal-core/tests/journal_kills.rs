@@ -8,13 +8,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use journal_core::journal::{
-    Journal, JournalOptions, JournalReader, Outcome, Owner, Region, SegmentName, Sequence, Snapshot,
+    AppendError, Journal, JournalOptions, JournalReader, Outcome, Owner, Region, SegmentName, Sequence, Snapshot,
 };
 
 /// Set in children: name of the journal to write into.
 const CHILD: &str = "REJOIN_TEST_JOURNAL";
 /// Set in children: whether they fork.
 const FORKS: &str = "REJOIN_TEST_FORKS";
+/// Set in children: whether they end steps. One that does is never stopped: it may hold the admin lock, and the
+/// others' commits would be refused as busy.
+const COMMITS: &str = "REJOIN_TEST_COMMITS";
 const THREADS: u64 = 2;
 /// Writing processes at a time.
 const CHILDREN: usize = 2;
@@ -57,20 +60,31 @@ fn child_appends_until_it_is_killed() {
 }
 
 /// Payload: writer, thread, count, then `count % 40` words of the count.
-fn append_one(journal: &Journal, [writer, thread, count]: [u64; 3]) {
+fn append_one(journal: &Journal, commits: bool, [writer, thread, count]: [u64; 3]) {
     let mut words = [count.to_le_bytes(); 42];
     words[..3].copy_from_slice(&[writer, thread, count].map(u64::to_le_bytes));
     let payload = words[..3 + (count % 40) as usize].as_flattened();
-    let record = journal.append(Region::Step, 1, 0, &[payload]).unwrap();
+    let record = loop {
+        match journal.append(Region::Step, 1, 0, &[payload]) {
+            Ok(record) => break record,
+            Err(AppendError::Full { .. }) if commits => {
+                journal.step_commit((count / 100) as u32).unwrap();
+            }
+            // Whoever ends the steps does not keep up for the moment.
+            Err(AppendError::Full { .. }) => std::thread::yield_now(),
+            Err(error) => panic!("{error}"),
+        }
+    };
     // Another process may have ended the step meanwhile.
     assert!(journal.complete(record, count) || record.sequence() < journal.boundary().sequence);
 }
 
 fn append_for_ever(journal: &Journal, writer: u64, thread: u64) {
     let forks = thread == 0 && std::env::var(FORKS).is_ok_and(|text| text == "1");
+    let commits = std::env::var(COMMITS).is_ok_and(|text| text == "1");
     for count in 0_u64.. {
-        append_one(journal, [writer, thread, count]);
-        if count % 100 == 99 {
+        append_one(journal, commits, [writer, thread, count]);
+        if commits && count % 100 == 99 {
             journal.step_commit((count / 100) as u32).unwrap();
         }
         if forks && count % FORK_EVERY == FORK_EVERY / 2 {
@@ -88,18 +102,19 @@ fn fork_and_append(journal: &Journal) {
     if pid == 0 {
         let writer = u64::from(std::process::id());
         let all = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            (0..FORKED_RECORDS).for_each(|count| append_one(journal, [writer, 9, count]));
+            (0..FORKED_RECORDS).for_each(|count| append_one(journal, false, [writer, 9, count]));
         }));
         // SAFETY: ends without the parent's exit handlers, its lane still claimed: a death.
         unsafe { libc::_exit(i32::from(all.is_err())) };
     }
 }
 
-fn spawn(name: &SegmentName, forks: bool) -> Child {
+fn spawn(name: &SegmentName, forks: bool, commits: bool) -> Child {
     Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "child_appends_until_it_is_killed"])
         .env(CHILD, name.as_str())
         .env(FORKS, if forks { "1" } else { "0" })
+        .env(COMMITS, if commits { "1" } else { "0" })
         .stdout(Stdio::null())
         .spawn()
         .unwrap()
@@ -174,7 +189,7 @@ fn killed_writers_lose_at_most_what_was_never_issued_and_disturb_nobody() {
         let survivor = scope.spawn(|| {
             let mut appended = 0_u64;
             while !stop.load(Ordering::Relaxed) {
-                append_one(journal, [0, 0, appended]);
+                append_one(journal, true, [0, 0, appended]);
                 appended += 1;
                 if appended % 100 == 0 {
                     journal.step_commit((appended / 100) as u32).unwrap();
@@ -196,12 +211,13 @@ fn killed_writers_lose_at_most_what_was_never_issued_and_disturb_nobody() {
             snapshots
         });
         let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            let mut children: Vec<Child> = Vec::new();
+            let mut children: Vec<(Child, bool)> = Vec::new();
             while kills < kills_wanted || issued(journal) < records_wanted {
                 while children.len() < CHILDREN {
-                    children.push(spawn(journal.name(), true));
+                    let commits = random.below(2) == 0;
+                    children.push((spawn(journal.name(), true, commits), commits));
                 }
-                let mut child = children.swap_remove(random.below(CHILDREN as u64) as usize);
+                let (mut child, commits) = children.swap_remove(random.below(CHILDREN as u64) as usize);
                 let pid = child.id();
                 let mine = |s: &Snapshot| {
                     s.lanes.iter().filter(|l| matches!(l.owner, Owner::Alive { pid: p, .. } if p == pid)).count()
@@ -211,7 +227,7 @@ fn killed_writers_lose_at_most_what_was_never_issued_and_disturb_nobody() {
                 let pace = (records_wanted.saturating_sub(issued(journal)) / (kills_wanted - kills.min(kills_wanted) + 1)).max(1500);
                 let target = issued(journal) + random.below(2 * pace);
                 wait_for("more records", || issued(journal) >= target);
-                if random.below(4) == 0 {
+                if !commits && random.below(2) == 0 {
                     stops += 1;
                     signal(&child, libc::SIGSTOP);
                     let target = issued(journal) + 500;
@@ -231,7 +247,7 @@ fn killed_writers_lose_at_most_what_was_never_issued_and_disturb_nobody() {
                 let snapshot = reader.snapshot().unwrap();
                 assert!(!snapshot.lanes.iter().any(dead), "{:?}", snapshot.lanes);
             }
-            for mut child in children {
+            for (mut child, _) in children {
                 child.kill().unwrap();
                 child.wait().unwrap();
             }
@@ -265,7 +281,7 @@ fn killed_writers_lose_at_most_what_was_never_issued_and_disturb_nobody() {
 fn a_stopped_writer_is_alive_however_long_it_is_stopped() {
     let scratch = Scratch::new("stop");
     let reader = JournalReader::open(scratch.0.name()).unwrap();
-    let mut child = spawn(scratch.0.name(), false);
+    let mut child = spawn(scratch.0.name(), false, true);
     wait_for("the child to append", || reader.snapshot().unwrap().limit > Sequence(1000));
     let pid = child.id() as i32;
     // SAFETY: a child of ours that has not been waited for.
