@@ -31,6 +31,7 @@ struct Recovery {
     agree_ms: f64,
     fence_ms: f64,
     quiesce_ms: f64,
+    start_ms: f64,
     rebuild_ms: f64,
     replay_ms: f64,
     restore_ms: f64,

@@ -4,12 +4,15 @@ mod support;
 
 use journal_core::Error;
 use journal_core::backend::DevicePtr;
+use journal_core::membership::{Incarnation, Seat, SeatState, ShmMembership};
 use journal_core::handle::VirtualHandle;
 use journal_core::nccl::clique::VirtualUniqueId;
 use journal_core::nccl::{CommConfig, DataType, ReduceOp};
 use journal_core::session::{Decided, Session, SessionOptions, StateKind};
 use rustix::process::Signal;
+use std::path::PathBuf;
 use std::process::Command;
+use std::time::{Duration, Instant};
 use support::{Running, job_name, rejoin, run, segments, wait_for_end};
 
 const FLOATS: u64 = 16;
@@ -75,6 +78,30 @@ impl Rank {
     }
 }
 
+/// Leaves a file that tells the others, where a test has given a folder for it.
+fn mark(what: &str) {
+    let number = |name| std::env::var(name).expect("under rejoin run").parse().expect("a number");
+    if let Some(path) = mark_path(what, number("REJOIN_RANK"), number("REJOIN_INCARNATION")) {
+        std::fs::write(path, b"").expect("marked");
+    }
+}
+
+fn mark_path(what: &str, rank: u32, incarnation: u32) -> Option<PathBuf> {
+    Some(PathBuf::from(std::env::var_os("TEST_MARKS")?).join(format!("{what}.{rank}.{incarnation}")))
+}
+
+fn marked(what: &str, rank: u32, incarnation: u32) -> bool {
+    mark_path(what, rank, incarnation).expect("TEST_MARKS").exists()
+}
+
+fn until(what: &str, mut ready: impl FnMut() -> bool) {
+    let watchdog = Instant::now() + Duration::from_secs(support::WATCHDOG_S as u64 / 2);
+    while !ready() {
+        assert!(Instant::now() < watchdog, "waited for {what}");
+        std::thread::yield_now();
+    }
+}
+
 fn die() -> ! {
     let _ = rustix::process::kill_process(rustix::process::getpid(), Signal::KILL);
     unreachable!("SIGKILL cannot be survived")
@@ -86,6 +113,7 @@ fn die() -> ! {
 fn rank() {
     let role = std::env::var("TEST_ROLE").expect("a role");
     let rank = Rank::open();
+    mark("opened");
     let (number, incarnation) = (rank.session.rank().0, rank.session.incarnation().0);
     match role.as_str() {
         "well" => {
@@ -99,6 +127,27 @@ fn rank() {
                 }
             });
             rank.session.finalize().expect("left");
+        }
+        "stays-when-it-is-dead" | "stays-for-ever" => {
+            if number != 1 || incarnation != 0 {
+                rank.steps(6, |_| ());
+                return rank.session.finalize().expect("left");
+            }
+            rank.steps(3, |_| ());
+            // Gives its mutex up like a process that dies, and lives on like one whose exit takes its time.
+            drop(rank);
+            if role == "stays-for-ever" {
+                loop {
+                    std::thread::park();
+                }
+            }
+            let job = std::env::var("REJOIN_JOB").expect("a job");
+            let members = ShmMembership::open_read_only("/dev/shm".as_ref(), &job).expect("the segment");
+            let replacement = Seat { incarnation: Incarnation(1), state: SeatState::Joined };
+            until("the replacement to join", || members.seat(journal_core::membership::Rank(1)) == replacement);
+            assert_eq!(members.exit_evidence(journal_core::membership::Rank(1), Incarnation(0)), None);
+            assert!(!marked("opened", 1, 1), "its session opens after the exit of the process before it");
+            std::process::exit(3);
         }
         "dies-in-every-life" => rank.steps(50, |step| {
             if step == 3 + incarnation && number == 1 {
@@ -253,6 +302,29 @@ fn exit_without_finalize_is_a_death_and_is_replaced() {
     let name = job_name("silent");
     let ended = run(&mut job(&name, 3, "exits-without-finalize", &[])).expect_code(0);
     ended.expect_stderr("rank 1 ended without finalize (exit code 0) at step 3").expect_stderr("recovered");
+    assert_eq!(segments(&name), [""; 0]);
+}
+
+#[test]
+fn a_replacement_starts_while_the_dead_process_exits_and_opens_its_session_after_that() {
+    let name = job_name("stays");
+    let folder = tempfile::tempdir().expect("temporary folder");
+    for strategy in ["reinit", "grow"] {
+        let mut command = job(&name, 3, "stays-when-it-is-dead", &["--strategy", strategy]);
+        let ended = run(command.env("TEST_MARKS", folder.path())).expect_code(0);
+        let ended = ended.expect_stderr("rank 1 ended without finalize (exit code 3) at step 3").expect_stderr("recovered");
+        assert_eq!(ended.stderr.matches("replacement of rank").count(), 1, "{ended:#?}");
+        assert!(folder.path().join("opened.1.1").exists());
+        std::fs::remove_file(folder.path().join("opened.1.1")).expect("removed");
+    }
+    assert_eq!(segments(&name), [""; 0]);
+}
+
+#[test]
+fn a_dead_process_that_never_exits_ends_the_job_by_its_name() {
+    let name = job_name("lasting");
+    let ended = run(&mut job(&name, 3, "stays-for-ever", &["--stage-timeout", "1"])).expect_code(12);
+    ended.expect_stderr("no proof within 1000 ms that rank 1 incarnation 0 has exited");
     assert_eq!(segments(&name), [""; 0]);
 }
 

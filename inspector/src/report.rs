@@ -23,6 +23,9 @@ pub struct RecoveryLine {
     pub fence_ms: f64,
     /// Until no call was in flight and every communicator was released.
     pub quiesce_ms: f64,
+    /// From the death notice until the replacement took part: its process start, libraries and device context. Beside
+    /// the stages before and the first part of *rebuild*, where the others wait for it.
+    pub start_ms: f64,
     /// Until the communicators were rebuilt.
     pub rebuild_ms: f64,
     /// Until recorded requests were executed again.
@@ -67,6 +70,7 @@ impl RecoveryLine {
             agree_ms: in_ms(times.agree_ns),
             fence_ms: in_ms(times.fence_ns),
             quiesce_ms: in_ms(times.quiesce_ns),
+            start_ms: in_ms(times.start_ns),
             rebuild_ms: in_ms(times.rebuild_ns),
             replay_ms: in_ms(times.replay_ns),
             restore_ms: in_ms(times.restore_ns),
@@ -80,7 +84,8 @@ impl RecoveryLine {
         };
         // Where no step followed, the recovery itself is all there was.
         let stages: f64 = line.stages().iter().map(|(_, time)| time).sum();
-        line.total_ms = report.total_ns.map_or(stages, in_ms);
+        // The start of a replacement goes on beside other stages.
+        line.total_ms = report.total_ns.map_or(stages - line.start_ms, in_ms);
         line
     }
 
@@ -101,12 +106,13 @@ impl RecoveryLine {
     }
 
     /// Stages in the order in which they happen, with their milliseconds.
-    pub fn stages(&self) -> [(&'static str, f64); 8] {
+    pub fn stages(&self) -> [(&'static str, f64); 9] {
         [
             ("detect", self.detect_ms),
             ("agree", self.agree_ms),
             ("fence", self.fence_ms),
             ("quiesce", self.quiesce_ms),
+            ("start", self.start_ms),
             ("rebuild", self.rebuild_ms),
             ("replay", self.replay_ms),
             ("restore", self.restore_ms),
@@ -147,6 +153,7 @@ pub mod tests {
             agree_ms: 0.25,
             fence_ms: 0.5,
             quiesce_ms: 1.0,
+            start_ms: 8.0,
             rebuild_ms: 30.0,
             replay_ms: 0.0,
             restore_ms: 5.0,
@@ -163,8 +170,8 @@ pub mod tests {
         let json = serde_json::to_value(sample()).expect("serializable");
         let keys: Vec<&String> = json.as_object().expect("object").keys().collect();
         let expected = [
-            "epoch", "failed", "cause", "strategy", "detect_ms", "agree_ms", "fence_ms", "quiesce_ms", "rebuild_ms",
-            "replay_ms", "restore_ms", "verify_ms", "total_ms", "replayed_requests", "resumed_step",
+            "epoch", "failed", "cause", "strategy", "detect_ms", "agree_ms", "fence_ms", "quiesce_ms", "start_ms",
+            "rebuild_ms", "replay_ms", "restore_ms", "verify_ms", "total_ms", "replayed_requests", "resumed_step",
         ];
         assert_eq!(keys, expected);
     }

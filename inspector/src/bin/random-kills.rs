@@ -51,6 +51,7 @@ struct Recovery {
     agree_ms: f64,
     fence_ms: f64,
     quiesce_ms: f64,
+    start_ms: f64,
     rebuild_ms: f64,
     replay_ms: f64,
     restore_ms: f64,
@@ -102,11 +103,12 @@ fn main() -> anyhow::Result<()> {
 
 fn print_times(recoveries: &[&Recovery]) {
     type Time = fn(&Recovery) -> f64;
-    let columns: [(&str, Time); 9] = [
+    let columns: [(&str, Time); 10] = [
         ("detect", |r| r.detect_ms),
         ("agree", |r| r.agree_ms),
         ("fence", |r| r.fence_ms),
         ("quiesce", |r| r.quiesce_ms),
+        ("start", |r| r.start_ms),
         ("rebuild", |r| r.rebuild_ms),
         ("replay", |r| r.replay_ms),
         ("restore", |r| r.restore_ms),

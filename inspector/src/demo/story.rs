@@ -62,6 +62,7 @@ fn timeline(recovery: &RecoveryLine, ranks: u32, steps: u32) -> Vec<String> {
         "agree" => "all agree on what has failed".to_owned(),
         "fence" => "a dead process is proven gone".to_owned(),
         "quiesce" => "no call is in flight, the broken communicator is released".to_owned(),
+        "start" => format!("beside it: the new process of {failed} starts and takes part"),
         "rebuild" => format!("the communicator is rebuilt around {failed} ({})", recovery.strategy),
         "replay" => format!("{} recorded requests are executed again", recovery.replayed_requests),
         "restore" if recovery.spared_processes() => "state is copied from a healthy rank, or was kept".to_owned(),
@@ -88,7 +89,7 @@ fn timeline(recovery: &RecoveryLine, ranks: u32, steps: u32) -> Vec<String> {
     for (stage, duration) in recovery.stages() {
         let took_place = match stage {
             "replay" => recovery.replayed_requests > 0,
-            "fence" => !recovery.spared_processes(),
+            "fence" | "start" => !recovery.spared_processes(),
             _ => true,
         };
         if !took_place {

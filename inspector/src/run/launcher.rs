@@ -4,6 +4,7 @@ use super::environment::{self, Environment};
 use super::evidence::Exit;
 use super::hang::{Blame, HangWatch};
 use super::lines::{Lines, OutputMode};
+use super::notice::DeathNotice;
 use super::process::{RankOutput, RankProcess};
 use super::segment::JobSegment;
 use super::signals::Signals;
@@ -12,7 +13,7 @@ use crate::exit_code::ExitCode;
 use crate::report::RecoveryLine;
 use anyhow::Context;
 use journal_core::error::EndReason;
-use journal_core::membership::JobOptions;
+use journal_core::membership::{Incarnation, JobOptions};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
 use rustix::time::Timespec;
@@ -124,6 +125,9 @@ pub fn launch(spec: &JobSpec, signals: &mut Signals, watcher: &mut dyn Watcher) 
         let segment = JobSegment::create(&spec.options)?;
         let mut job = Job {
             spec,
+            notice: DeathNotice::create(segment.membership())?,
+            leaving: Vec::new(),
+            postponed: Vec::new(),
             ranks: (0..spec.options.nranks).map(|_| None).collect(),
             lines: Lines::create(spec.output),
             segment,
@@ -155,11 +159,27 @@ enum End {
     Restart,
 }
 
+/// A dead process that is still exiting while its replacement starts.
+struct Leaving {
+    rank: u32,
+    incarnation: Incarnation,
+    process: RankProcess,
+    /// Where it died.
+    step: u32,
+    /// Process id of its replacement.
+    replaced_by: Option<u32>,
+}
+
 /// One life of a job, from the creation of its segment. Dropping it leaves no process behind.
 struct Job<'a> {
     spec: &'a JobSpec,
-    // Before the segment, so that no rank outlives it.
+    // These before the segment, so that no rank outlives it.
     ranks: Vec<Option<RankProcess>>,
+    /// At most one of a rank: with its replacement that makes two processes.
+    leaving: Vec<Leaving>,
+    /// Ranks to be replaced when their process among those has exited.
+    postponed: Vec<u32>,
+    notice: DeathNotice,
     lines: Lines,
     segment: JobSegment,
     recoveries: Vec<RecoveryLine>,
@@ -183,11 +203,13 @@ impl Job<'_> {
             if !exited.is_empty() {
                 self.warn(watcher)?;
             }
-            for rank in exited {
+            self.leaving_exited(&exited, watcher)?;
+            for rank in self.ranks_of(&exited) {
                 if let Some(end) = self.exited(rank, supervisor, watcher)? {
                     return Ok(end);
                 }
             }
+            self.replace_dead_ranks(supervisor)?;
             self.lines.read();
             if let Some(signal) = signals.take() {
                 watcher.event(&Event::Interrupted { signal });
@@ -196,7 +218,7 @@ impl Job<'_> {
                 self.terminate(if signal == libc::SIGINT { Signal::INT } else { Signal::TERM }, Some(signals))?;
                 return Ok(End::Job { code: ExitCode::of_signal(signal), reason: Some(reason) });
             }
-            if self.ranks.iter().all(Option::is_none) {
+            if self.alive().next().is_none() {
                 let reason = self.failed_after_finalize.take();
                 let code = if reason.is_some() { ExitCode::TROUBLE } else { ExitCode::FINE };
                 return Ok(End::Job { code, reason });
@@ -251,6 +273,46 @@ impl Job<'_> {
         Ok(pid)
     }
 
+    /// Starts replacements of ranks whose death was noticed before their exit: the kernel still takes their memory
+    /// down. Where the exit decides what follows, it is left to [`Self::exited`].
+    fn replace_dead_ranks(&mut self, supervisor: &mut Supervisor) -> anyhow::Result<()> {
+        for (rank, standing) in self.segment.dead_ranks()? {
+            let is_leaving = self.leaving.iter().any(|leaving| leaving.rank == rank);
+            if is_leaving || self.ranks[rank as usize].is_none() || !supervisor.replaces_at_once(rank, standing) {
+                continue;
+            }
+            let Some(process) = self.ranks[rank as usize].take() else { continue };
+            let incarnation = self.segment.incarnation(rank);
+            self.leaving.push(Leaving { rank, incarnation, process, step: standing.step, replaced_by: None });
+            let pid = self.start(rank)?;
+            if let Some(leaving) = self.leaving.last_mut() {
+                leaving.replaced_by = Some(pid);
+            }
+            self.recovering = true;
+        }
+        Ok(())
+    }
+
+    /// Reaps processes whose replacement has been started already, and notes their exits: the proof that the fence of
+    /// the recovery waits for.
+    fn leaving_exited(&mut self, pids: &[u32], watcher: &mut dyn Watcher) -> anyhow::Result<()> {
+        let exited = self.leaving.extract_if(.., |leaving| pids.contains(&leaving.process.pid()));
+        for Leaving { rank, incarnation, process, step, replaced_by } in exited.collect::<Vec<_>>() {
+            let status = process.reap()?;
+            self.segment.record_late_exit(rank, incarnation, status)?;
+            watcher.event(&Event::Died { rank, exit: Exit::from(status), step: Some(step) });
+            if let Some(pid) = replaced_by {
+                watcher.event(&Event::Replaced { rank, pid });
+            }
+            if let Some(at) = self.postponed.iter().position(|postponed| *postponed == rank) {
+                self.postponed.swap_remove(at);
+                let pid = self.start(rank)?;
+                watcher.event(&Event::Replaced { rank, pid });
+            }
+        }
+        Ok(())
+    }
+
     /// Reaps a rank and does what follows from its exit.
     fn exited(&mut self, rank: u32, supervisor: &mut Supervisor, watcher: &mut dyn Watcher) -> anyhow::Result<Option<End>> {
         let Some(process) = self.ranks[rank as usize].take() else { return Ok(None) };
@@ -265,6 +327,10 @@ impl Job<'_> {
                     self.failed_after_finalize = Some(format!("rank {rank} ended with {exit} after all ranks had finalized"));
                 }
                 return Ok(None);
+            }
+            Verdict::Replace if self.leaving.iter().any(|leaving| leaving.rank == rank) => {
+                self.postponed.push(rank);
+                None
             }
             Verdict::Replace => Some(self.start(rank)?),
             _ => None,
@@ -324,33 +390,48 @@ impl Job<'_> {
             if left.is_zero() || signals.as_deref_mut().is_some_and(|signals| signals.take().is_some()) {
                 return Ok(());
             }
-            for rank in self.wait(signals.as_deref(), left)? {
+            let exited = self.wait(signals.as_deref(), left)?;
+            for rank in self.ranks_of(&exited) {
                 if let Some(process) = self.ranks[rank as usize].take() {
                     process.reap()?;
                 }
+            }
+            let leaving = self.leaving.extract_if(.., |leaving| exited.contains(&leaving.process.pid()));
+            for leaving in leaving.collect::<Vec<_>>() {
+                leaving.process.reap()?;
             }
             self.lines.read();
         }
         Ok(())
     }
 
+    /// Processes that were not reaped, with their ranks.
     fn alive(&self) -> impl Iterator<Item = (u32, &RankProcess)> {
-        self.ranks.iter().zip(0..).filter_map(|(process, rank)| Some((rank, process.as_ref()?)))
+        let newest = self.ranks.iter().zip(0..).filter_map(|(process, rank)| Some((rank, process.as_ref()?)));
+        newest.chain(self.leaving.iter().map(|leaving| (leaving.rank, &leaving.process)))
     }
 
-    /// Waits for anything to happen; returns the ranks whose process has exited.
+    /// Ranks whose newest process is one of `pids`.
+    fn ranks_of(&self, pids: &[u32]) -> Vec<u32> {
+        let is_of = |process: &Option<RankProcess>| process.as_ref().is_some_and(|process| pids.contains(&process.pid()));
+        self.ranks.iter().zip(0..).filter_map(|(process, rank)| is_of(process).then_some(rank)).collect()
+    }
+
+    /// Waits for anything to happen; returns the processes that have exited.
     fn wait(&self, signals: Option<&Signals>, limit: Duration) -> anyhow::Result<Vec<u32>> {
-        let ranks: Vec<u32> = self.alive().map(|(rank, _)| rank).collect();
+        let pids: Vec<u32> = self.alive().map(|(_, process)| process.pid()).collect();
         let mut set: Vec<PollFd<'_>> = self.alive().map(|(_, process)| readable(process.descriptor())).collect();
         set.extend(self.lines.descriptors().map(readable));
         set.extend(signals.into_iter().flat_map(Signals::descriptors).map(readable));
+        set.push(readable(self.notice.descriptor()));
         let limit = Timespec::try_from(limit).context("a time limit is out of range")?;
         match poll(&mut set, Some(&limit)) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error).context("cannot wait for ranks"),
         }
-        let ended = ranks.iter().zip(&set).filter(|(_, fd)| fd.revents().contains(PollFlags::IN));
-        Ok(ended.map(|(&rank, _)| rank).collect())
+        self.notice.take();
+        let ended = pids.iter().zip(&set).filter(|(_, fd)| fd.revents().contains(PollFlags::IN));
+        Ok(ended.map(|(&pid, _)| pid).collect())
     }
 }
 

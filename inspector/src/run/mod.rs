@@ -1,9 +1,10 @@
 //! `rejoin run`: the launcher. It owns the members segment, starts ranks and replaces those that die.
 //!
 //! ```text
-//! launcher    poll over pidfds, signals, pipes
+//! launcher    poll over pidfds, signals, pipes, death notices
 //!   process     one rank: start, signal, reap            evidence   how it ended
-//!   supervisor  exit -> replace | restart | end          (pure)
+//!   notice      a rank is dead, before its process can be reaped
+//!   supervisor  death or exit -> replace | restart | end (pure)
 //!   segment     the members segment as the launcher uses it: seats, evidence, reports
 //!   hang        who holds a job up (--hang-timeout)
 //!   leftovers   what a dead job has left under a name, and the proof that it is dead
@@ -15,6 +16,7 @@ pub mod hang;
 pub mod launcher;
 pub mod leftovers;
 pub mod lines;
+pub mod notice;
 pub mod process;
 pub mod segment;
 pub mod signals;

@@ -12,11 +12,12 @@ use journal_core::membership::{
 };
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
+use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The segment of a running job. Dropped when no rank runs any more: everything of the job is removed.
 pub struct JobSegment {
-    membership: ShmMembership,
+    membership: Arc<ShmMembership>,
     incarnations: Vec<Incarnation>,
     last_epoch: Option<u16>,
 }
@@ -84,28 +85,58 @@ impl JobSegment {
             MembershipError::Segment(error) => anyhow::Error::from(error),
             error => error.into(),
         })?;
-        Ok(Self { membership, incarnations: vec![Incarnation(0); options.nranks as usize], last_epoch: None })
+        Ok(Self { membership: Arc::new(membership), incarnations: vec![Incarnation(0); options.nranks as usize], last_epoch: None })
     }
 
-    /// Gives a rank's seat to its next process, whose predecessor has ended.
+    /// Gives a rank's seat to its next process, whose predecessor is dead; its exit may still be to come.
     pub fn admit(&mut self, rank: u32) -> anyhow::Result<Admission> {
         let (incarnation, token) = self.membership.allocate(Rank(rank))?;
         self.incarnations[rank as usize] = incarnation;
         Ok(Admission { incarnation: incarnation.0, token })
     }
 
-    /// Notes how the process of a rank ended, and returns how far it was.
+    /// Notes how the newest process of a rank ended, and returns how far it was.
     pub fn record_exit(&self, rank: u32, status: ExitStatus) -> anyhow::Result<Standing> {
-        let incarnation = self.incarnations[rank as usize];
-        let joined = self.membership.identity(Rank(rank), incarnation).is_some();
-        let failed = self.membership.process_exited(Rank(rank), incarnation, status.into_raw())?;
-        Ok(Standing {
-            left: !failed,
-            joined,
+        let failed = self.membership.process_exited(Rank(rank), self.incarnation(rank), status.into_raw())?;
+        Ok(Standing { left: !failed, ..self.standing(rank) })
+    }
+
+    /// Notes how a process ended whose successor has been started already.
+    pub fn record_late_exit(&self, rank: u32, incarnation: Incarnation, status: ExitStatus) -> anyhow::Result<()> {
+        self.membership.process_exited(Rank(rank), incarnation, status.into_raw())?;
+        Ok(())
+    }
+
+    /// Ranks whose newest process is dead by the kernel's word, and how far they were. Before all ranks have passed
+    /// `setup_done` it is none, since the whole job starts again. A process that was declared hung is not among them:
+    /// until it has exited it may still write.
+    pub fn dead_ranks(&self) -> anyhow::Result<Vec<(u32, Standing)>> {
+        let decision = self.membership.decision();
+        if !decision.is_failed() || !self.membership.setup_complete() {
+            return Ok(Vec::new());
+        }
+        let failed = match self.membership.failed_set(&decision) {
+            // The next notice tells of more.
+            Err(MembershipError::Moved { .. }) => return Ok(Vec::new()),
+            failed => failed?,
+        };
+        let newest = |f: &Failure| f.cause == Cause::Died && f.incarnation == self.incarnation(f.rank.0);
+        Ok(failed.iter().filter(newest).map(|f| (f.rank.0, self.standing(f.rank.0))).collect())
+    }
+
+    /// The newest process of a rank.
+    pub fn incarnation(&self, rank: u32) -> Incarnation {
+        self.incarnations[rank as usize]
+    }
+
+    fn standing(&self, rank: u32) -> Standing {
+        Standing {
+            left: false,
+            joined: self.membership.identity(Rank(rank), self.incarnation(rank)).is_some(),
             setup_complete: self.membership.setup_complete(),
             ended: self.membership.end_code().map(EndReason::from_code),
             step: self.step_of(Rank(rank)),
-        })
+        }
     }
 
     /// The step that a rank is in: the job's, or the next one if it has committed that already.
@@ -115,7 +146,7 @@ impl JobSegment {
     }
 
     /// The segment itself.
-    pub fn membership(&self) -> &ShmMembership {
+    pub fn membership(&self) -> &Arc<ShmMembership> {
         &self.membership
     }
 

@@ -58,6 +58,19 @@ impl Supervisor {
         Self { max_recoveries, deaths: 0, last_place: HashMap::new() }
     }
 
+    /// Decides at the notice of a death, before the exit is known, whether `rank` is replaced at once; then the death
+    /// is counted, and its exit is not to be judged. Whatever depends on the exit, or ends the job, waits for it.
+    pub fn replaces_at_once(&mut self, rank: u32, standing: Standing) -> bool {
+        let place = Place::Step(standing.step);
+        let is_plain = standing.joined && standing.setup_complete && !standing.left && standing.ended.is_none();
+        let replaces = is_plain && self.deaths < self.max_recoveries && self.last_place.get(&rank) != Some(&place);
+        if replaces {
+            self.deaths += 1;
+            self.last_place.insert(rank, place);
+        }
+        replaces
+    }
+
     /// Decides what follows from the exit of `rank`.
     pub fn judge(&mut self, rank: u32, exit: Exit, standing: Standing) -> Verdict {
         if standing.left {
@@ -121,6 +134,41 @@ mod tests {
         assert_eq!(supervisor.judge(0, Exit::Code(0), left), Verdict::Finished);
         assert_eq!(supervisor.judge(1, Exit::Code(3), left), Verdict::Finished);
         assert_eq!(supervisor.deaths, 0);
+    }
+
+    #[test]
+    fn a_death_that_is_known_before_its_exit_counts_the_same() {
+        // Every history of three deaths of two ranks in two steps: the early decision is the later one's, or is left to it.
+        for history in 0..64u32 {
+            let (mut early, mut late) = (Supervisor::create(2), Supervisor::create(2));
+            for death in 0..3 {
+                let (rank, step) = (history >> (2 * death) & 1, history >> (2 * death + 1) & 1);
+                let standing = Standing { step, ..IN_STEP };
+                let verdict = late.judge(rank, KILLED, standing);
+                let at_once = early.replaces_at_once(rank, standing);
+                assert_eq!(at_once, verdict == Verdict::Replace, "{history:#b}, death {death}");
+                if !at_once {
+                    assert_eq!(early.judge(rank, KILLED, standing), verdict, "{history:#b}, death {death}");
+                    break;
+                }
+                assert_eq!((early.deaths, &early.last_place), (late.deaths, &late.last_place));
+            }
+        }
+    }
+
+    #[test]
+    fn what_depends_on_the_exit_or_ends_the_job_waits_for_the_exit() {
+        let mut supervisor = Supervisor::create(8);
+        for standing in [
+            Standing { left: true, ..IN_STEP },
+            Standing { joined: false, ..IN_STEP },
+            Standing { setup_complete: false, ..IN_STEP },
+            Standing { ended: Some(EndReason::StateLost), ..IN_STEP },
+            Standing { ended: Some(EndReason::Finished), ..IN_STEP },
+        ] {
+            assert!(!supervisor.replaces_at_once(0, standing), "{standing:?}");
+        }
+        assert_eq!(supervisor.deaths, 0, "nothing was counted");
     }
 
     #[test]

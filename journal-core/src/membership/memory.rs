@@ -3,7 +3,7 @@
 use core::sync::atomic::AtomicU32;
 use std::time::{Duration, Instant};
 
-use super::layout::{AT_EVENT, AT_LAUNCHER_MUTEX, Layout};
+use super::layout::{AT_DECISION, AT_EVENT, AT_LAUNCHER_MUTEX, Layout};
 use super::seat::PLACES;
 use super::{Incarnation, MembershipError, Rank};
 use crate::journal::SharedSegment;
@@ -55,6 +55,24 @@ impl Memory {
         }
         // A waiter that came in vain looks at its condition again.
         futex::wait(self.event_word(), seen, deadline) == futex::Wait::Woken
+    }
+
+    /// The low half of the decision word {epoch, slot, state} as a futex. Only ever given to the kernel.
+    fn epoch_futex(&self) -> &AtomicU32 {
+        // SAFETY: within the segment (`new` checked its length against the layout).
+        let at = unsafe { self.segment.base().add(AT_DECISION as usize) };
+        // SAFETY: 4-aligned, mapped for as long as `self` lives; never loaded or stored as these 32 bits.
+        unsafe { AtomicU32::from_ptr(at.cast()) }
+    }
+
+    /// Wakes those who wait for another epoch only, whom votes and commits leave asleep.
+    pub(super) fn signal_epoch(&self) {
+        futex::wake_all(self.epoch_futex());
+    }
+
+    /// Sleeps while the decision word has the low half `seen`, until [`Self::signal_epoch`] or `deadline`.
+    pub(super) fn wait_epoch(&self, seen: u32, deadline: Instant) -> bool {
+        futex::wait(self.epoch_futex(), seen, deadline) == futex::Wait::Woken
     }
 
     fn mutex_at(&self, offset: u64) -> RobustMutex {

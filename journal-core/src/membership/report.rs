@@ -24,23 +24,25 @@ pub struct StageTimes {
     pub agree_ns: u64,
     pub fence_ns: u64,
     pub quiesce_ns: u64,
+    /// From the death notice until the replacement took part.
+    pub start_ns: u64,
     pub rebuild_ns: u64,
     pub replay_ns: u64,
     pub restore_ns: u64,
     pub verify_ns: u64,
 }
 
-const STAGE_COUNT: usize = 8;
+const STAGE_COUNT: usize = 9;
 
 impl StageTimes {
     fn to_array(self) -> [u64; STAGE_COUNT] {
-        let Self { detect_ns, agree_ns, fence_ns, quiesce_ns, rebuild_ns, replay_ns, restore_ns, verify_ns } = self;
-        [detect_ns, agree_ns, fence_ns, quiesce_ns, rebuild_ns, replay_ns, restore_ns, verify_ns]
+        let Self { detect_ns, agree_ns, fence_ns, quiesce_ns, start_ns, rebuild_ns, replay_ns, restore_ns, verify_ns } = self;
+        [detect_ns, agree_ns, fence_ns, quiesce_ns, start_ns, rebuild_ns, replay_ns, restore_ns, verify_ns]
     }
 
     fn from_array(times: [u64; STAGE_COUNT]) -> Self {
-        let [detect_ns, agree_ns, fence_ns, quiesce_ns, rebuild_ns, replay_ns, restore_ns, verify_ns] = times;
-        Self { detect_ns, agree_ns, fence_ns, quiesce_ns, rebuild_ns, replay_ns, restore_ns, verify_ns }
+        let [detect_ns, agree_ns, fence_ns, quiesce_ns, start_ns, rebuild_ns, replay_ns, restore_ns, verify_ns] = times;
+        Self { detect_ns, agree_ns, fence_ns, quiesce_ns, start_ns, rebuild_ns, replay_ns, restore_ns, verify_ns }
     }
 
     /// The longer of each.
@@ -354,7 +356,7 @@ mod tests {
             }],
             failed_total: 1,
             strategy: JobStrategy::Reinit,
-            times: StageTimes { detect_ns: 1, verify_ns: 8, ..Default::default() },
+            times: StageTimes { detect_ns: 1, start_ns: 5, verify_ns: 8, ..Default::default() },
             started_ns: 100,
             from_kill: true,
             total_ns: None,

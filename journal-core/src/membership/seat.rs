@@ -249,6 +249,13 @@ impl Places {
         }
     }
 
+    /// The newest process before `incarnation` that is not proven to have exited. Only those with a place are looked
+    /// at: a place is not used again before its process was reaped.
+    pub fn exiting<W: Words>(&self, words: &W, rank: Rank, incarnation: Incarnation) -> Option<Incarnation> {
+        let kept = incarnation.0.saturating_sub(PLACES - 1)..incarnation.0;
+        kept.rev().map(Incarnation).find(|earlier| self.exit(words, rank, *earlier).is_none())
+    }
+
     /// How it ended, if the launcher has seen it.
     pub fn exit<W: Words>(&self, words: &W, rank: Rank, incarnation: Incarnation) -> Option<ExitEvidence> {
         let word = words.word(self.place(words, rank, incarnation)? + EXIT).load(Ordering::Acquire);
@@ -303,6 +310,25 @@ mod tests {
         assert_eq!(places.exit(&words, Rank(0), Incarnation(1)).unwrap().signal(), Some(9));
         places.prepare(&words, Rank(0), Incarnation(5), 78);
         assert_eq!(places.exit(&words, Rank(0), Incarnation(1)), None);
+    }
+
+    #[test]
+    fn a_process_waits_for_every_earlier_one_that_may_still_live() {
+        let words = HeapWords::zeroed(256);
+        let places = Places(Strided { base: 0, stride: 256 });
+        let ended = |incarnation| places.record_exit(&words, Rank(0), incarnation, ExitEvidence { wait_status: 0 });
+        let exiting = |incarnation| places.exiting(&words, Rank(0), Incarnation(incarnation));
+        (0..4).for_each(|incarnation| places.prepare(&words, Rank(0), Incarnation(incarnation), 1));
+        assert_eq!(exiting(0), None, "there is none before the first");
+        assert_eq!(exiting(1), Some(Incarnation(0)));
+        ended(Incarnation(1));
+        assert_eq!((exiting(1), exiting(2)), (Some(Incarnation(0)), Some(Incarnation(0))));
+        ended(Incarnation(0));
+        assert_eq!((exiting(1), exiting(2), exiting(3)), (None, None, Some(Incarnation(2))));
+        ended(Incarnation(2));
+        ended(Incarnation(3));
+        places.prepare(&words, Rank(0), Incarnation(4), 1);
+        assert_eq!(exiting(4), None, "the place of the first is in use again");
     }
 
     #[test]

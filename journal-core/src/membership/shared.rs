@@ -80,6 +80,7 @@ impl Shared {
         if let ProposeOutcome::Won(_) = outcome {
             self.decisions().mark_dead(&set);
             self.memory.signal();
+            self.memory.signal_epoch();
         }
         Ok(outcome)
     }

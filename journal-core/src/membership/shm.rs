@@ -127,7 +127,8 @@ impl ShmMembership {
     // ---- the launcher's part ----
 
     /// Gives the seat of `rank` to its next process and returns that process's incarnation and token. If its holder's
-    /// failure is not known yet, it is proposed first. The caller has killed or seen the end of the holder.
+    /// failure is not known yet, it is proposed first. The holder has released its mutex, or the caller has killed it or
+    /// seen its end; its exit may be recorded later, by [`Self::process_exited`].
     pub fn allocate(&self, rank: Rank) -> Result<(Incarnation, u64), MembershipError> {
         self.launcher_only("allocating a seat")?;
         self.check_rank(rank)?;
@@ -197,6 +198,18 @@ impl ShmMembership {
         self.shared.memory.layout.places().exit(&self.shared.memory, rank, incarnation)
     }
 
+    /// The newest process of `rank` before `incarnation` whose exit is not proven: it may still hold device memory.
+    pub fn exiting_predecessor(&self, rank: Rank, incarnation: Incarnation) -> Option<Incarnation> {
+        self.shared.memory.layout.places().exiting(&self.shared.memory, rank, incarnation)
+    }
+
+    /// Sleeps until a proposal has moved the epoch away from `seen`, or `deadline`; other changes of the word may end
+    /// it early. Unlike [`Membership::wait`] it sleeps through votes and commits. A proposer that dies right after
+    /// its swap wakes nobody, so the deadline is to be short. False: the deadline passed.
+    pub fn wait_for_epoch(&self, seen: Decision, deadline: Instant) -> bool {
+        self.shared.memory.wait_epoch(seen.to_word() as u32, deadline)
+    }
+
     /// What is known of the launcher.
     pub fn launcher(&self) -> (Identity, LauncherState) {
         let word = |at| self.shared.memory.word(at).load(Ordering::Acquire);
@@ -243,6 +256,7 @@ impl ShmMembership {
     pub fn wake(&self) {
         if self.shared.memory.is_writable() {
             self.shared.memory.signal();
+            self.shared.memory.signal_epoch();
         }
     }
 

@@ -65,7 +65,7 @@ impl<'a> Attempt<'a> {
             me,
             newcomer,
             leader,
-            clock: Clock::start(membership, decision.epoch, &failed),
+            clock: Clock::start(membership, decision.epoch, &failed, newcomer),
             stage_timeout: membership.options().stage_timeout,
             strategy: usable_strategy(core),
             failed,

@@ -21,13 +21,15 @@ pub(super) struct Clock {
 }
 
 impl Clock {
-    /// Detection ends with the proposal, agreement with this rank having the set.
-    pub(super) fn start(membership: &Arc<ShmMembership>, epoch: Epoch, failed: &FailedSet) -> Self {
+    /// Detection ends with the proposal; then a survivor agrees by having the set, and a replacement starts.
+    pub(super) fn start(membership: &Arc<ShmMembership>, epoch: Epoch, failed: &FailedSet, newcomer: bool) -> Self {
         let mut share = Contribution::default();
         let proposed_ns = membership.proposed_ns(epoch);
         let killed_ns = failed.iter().filter_map(|f| membership.kill_time_ns(f.rank)).min();
         share.times.detect_ns = killed_ns.map_or(0, |killed| proposed_ns.saturating_sub(killed));
-        share.times.agree_ns = monotonic_ns().saturating_sub(proposed_ns);
+        let since = monotonic_ns().saturating_sub(proposed_ns);
+        let stage = if newcomer { &mut share.times.start_ns } else { &mut share.times.agree_ns };
+        *stage = since;
         Self { share, mark: Instant::now(), killed_ns, proposed_ns }
     }
 

@@ -11,6 +11,7 @@ mod communicator;
 pub mod core;
 pub mod fault;
 pub mod launch_env;
+mod predecessor;
 pub(crate) mod prepared;
 mod requests;
 pub mod state;
@@ -27,6 +28,7 @@ pub use watch::{Standing, Watcher};
 use std::sync::Arc;
 
 use self::core::Core;
+use self::predecessor::Predecessor;
 use crate::agent::{Agent, AgentParts};
 use crate::backend::cuda::{CudaDevice, CudaOptions, probe};
 use crate::backend::host::{HostDevice, HostOptions};
@@ -37,6 +39,22 @@ use crate::membership::{BlobScope, Incarnation, Membership, Rank, ShmMembership}
 use crate::nccl::NcclLibrary;
 use crate::nccl::library::locate;
 use crate::request;
+
+fn open_device(options: &SessionOptions) -> Result<Arc<dyn Device>, Error> {
+    Ok(match options.backend {
+        BackendKind::Host => Arc::new(HostDevice::create(HostOptions {
+            session_index: 0,
+            window_bytes: options.window_bytes.unwrap_or(launch_env::DEFAULT_WINDOW_BYTES),
+            ordinal: options.device,
+        })?),
+        BackendKind::Cuda => {
+            // More ranks than devices share them.
+            let devices = u32::try_from(probe()?.devices.len()).unwrap_or(1).max(1);
+            let ordinal = if options.device_given { options.device } else { options.device % devices };
+            Arc::new(CudaDevice::create(CudaOptions { session_index: 0, window_bytes: options.window_bytes, ordinal })?)
+        }
+    })
+}
 
 /// An open session. Cloning gives another reference to the same one. A process that ends, or drops the last
 /// reference, without [`Session::finalize`] counts as dead: leaving is not dying, and only `finalize` leaves.
@@ -49,6 +67,10 @@ pub struct Session {
 impl Session {
     /// Joins the job: takes the rank's seat, opens the device and NCCL, creates the journal, starts the
     /// monitor, watcher and recovery threads. A replacement begins to rebuild communicators at once.
+    ///
+    /// The process that it replaces may still be exiting, and hold device memory: this returns when the launcher has
+    /// proven its exit, or [`Error::Timeout`] that names it after the stage timeout. Device memory that the application
+    /// gets by itself is to be asked for after that.
     pub fn open(options: SessionOptions) -> Result<Self, Error> {
         let faults = fault::FaultPlan::from_env(options.rank.0, options.incarnation.0)
             .map_err(|what| Error::InvalidArgument { what })?;
@@ -59,19 +81,8 @@ impl Session {
             });
         }
         let replacement = membership.setup_complete();
-        let device: Arc<dyn Device> = match options.backend {
-            BackendKind::Host => Arc::new(HostDevice::create(HostOptions {
-                session_index: 0,
-                window_bytes: options.window_bytes.unwrap_or(launch_env::DEFAULT_WINDOW_BYTES),
-                ordinal: options.device,
-            })?),
-            BackendKind::Cuda => {
-                // More ranks than devices share them.
-                let devices = u32::try_from(probe()?.devices.len()).unwrap_or(1).max(1);
-                let ordinal = if options.device_given { options.device } else { options.device % devices };
-                Arc::new(CudaDevice::create(CudaOptions { session_index: 0, window_bytes: options.window_bytes, ordinal })?)
-            }
-        };
+        let predecessor = Predecessor::of(&membership, options.rank, options.incarnation);
+        let device = predecessor.open_beside(|| open_device(&options))?;
         let nccl = Arc::new(NcclLibrary::load(&locate(options.nccl.as_deref(), options.backend))?);
         let journal = Journal::create(&JournalOptions {
             job_uuid: membership.options().uuid,
@@ -95,6 +106,8 @@ impl Session {
         let core = Arc::new(Core::new(agent, options));
         step::set_await_replay(&core);
         let threads = Arc::new(threads::Threads::start(&core)?);
+        // Last, so that all of the above goes on beside the exit of the predecessor.
+        Predecessor::of(core.membership(), core.agent.rank, core.agent.incarnation).await_exit()?;
         Ok(Self { core, threads })
     }
 
