@@ -221,6 +221,10 @@ fn rank() {
             rank.steps(6, |step| {
                 if step == 3 && number == 1 && incarnation == 0 {
                     rustix::process::kill_process(rustix::process::getpid(), Signal::STOP).expect("stopped");
+                    // The signal may reach another thread first, and this one would go on for a while.
+                    loop {
+                        std::thread::park();
+                    }
                 }
             });
             rank.session.finalize().expect("left");
