@@ -1045,7 +1045,7 @@ rejoin_status rejoin_state_register(const struct rejoin_session *session,
  *                    rejoin_stream_destroy(), which forgets it and does not destroy it, or until the session is closed
  * @param out_stream  set on OK: what collectives get
  * @return REJOIN_STATUS_OK; REJOIN_STATUS_WRONG_STATE (after set-up); REJOIN_STATUS_UNSUPPORTED (policy replay);
- *         REJOIN_STATUS_INVALID_ARGUMENT (not a stream of this backend); REJOIN_STATUS_NULL_ARGUMENT
+ *         REJOIN_STATUS_DEVICE (not a stream of this device); REJOIN_STATUS_NULL_ARGUMENT
  * Threads: any, concurrently; the order must be the same in every incarnation.
  */
 rejoin_status rejoin_stream_adopt(const struct rejoin_session *session,
@@ -1064,7 +1064,8 @@ rejoin_status rejoin_stream_adopt(const struct rejoin_session *session,
  * @param kind     a rejoin_state_kind
  * @param comm     whose ranks hold replicas; 0 where there are none
  * @return REJOIN_STATUS_OK; REJOIN_STATUS_WRONG_STATE (after set-up); REJOIN_STATUS_UNSUPPORTED (policy replay);
- *         REJOIN_STATUS_INVALID_ARGUMENT; REJOIN_STATUS_STALE_HANDLE; REJOIN_STATUS_NULL_ARGUMENT
+ *         REJOIN_STATUS_DEVICE (no memory of this device); REJOIN_STATUS_INVALID_ARGUMENT (kind, name, communicator);
+ *         REJOIN_STATUS_STALE_HANDLE; REJOIN_STATUS_NULL_ARGUMENT
  * Threads: any, concurrently; the order must be the same in every incarnation.
  */
 rejoin_status rejoin_state_register_foreign(const struct rejoin_session *session,
