@@ -154,7 +154,8 @@ fn the_headers_compile_alone_in_every_language_version() {
                 rejoin_recovery_report g = REJOIN_RECOVERY_REPORT_INIT;\n";
     for (c, cxx) in [("gcc", "g++"), ("clang", "clang++")] {
         if !is_installed(c) || !is_installed(cxx) {
-            assert_ne!(c, "gcc", "gcc is needed for this test");
+            let needed = c == "gcc" || ["CI", "REJOIN_CI"].iter().any(|name| std::env::var_os(name).is_some_and(|value| !value.is_empty()));
+            assert!(!needed, "{c} and {cxx} are needed for this test: install them");
             eprintln!("skipped: {c} is not installed");
             continue;
         }
