@@ -51,7 +51,8 @@
  *   REJOIN_STATUS_REDO              inside a step: a rank failed, so the step runs again; nothing was executed
  *   REJOIN_STATUS_WRONG_STATE       it has no place here (a collective outside of a step, for instance)
  *   REJOIN_STATUS_STALE_HANDLE      a handle was retired, or recovery has not bound it again yet
- *   REJOIN_STATUS_INVALID_ARGUMENT  a handle of another kind, or a pointer where a handle belongs
+ *   REJOIN_STATUS_INVALID_ARGUMENT  a handle of another kind, a pointer where a handle belongs, an address outside
+ *                                   of live memory, a size of 0
  *   REJOIN_STATUS_DEVICE, REJOIN_STATUS_NCCL, REJOIN_STATUS_TIMEOUT
  *   REJOIN_STATUS_JOURNAL_FULL      nothing was recorded or executed
  *   REJOIN_STATUS_UNSUPPORTED       recorded, but this backend does not execute it
@@ -711,7 +712,10 @@ typedef struct rejoin_event {
     uint32_t reserved;
 } rejoin_event;
 
-/** Is told about an event, on a thread of Rejoin. Must not throw and must not wait for recovery. */
+/**
+ * Is told about an event, on a thread of Rejoin. Must not wait for recovery, and must not throw: an exception that
+ * leaves it ends the process (SIGABRT), as one that leaves main() does. rejoin.hpp catches them.
+ */
 typedef void (*rejoin_event_function)(const struct rejoin_event *event, void *user);
 
 /** Names a record, to store its result. */
@@ -1170,8 +1174,8 @@ rejoin_status rejoin_recovery_get(const struct rejoin_session *session,
  * Has a function told about what happens to the job from now on: once a session.
  *
  * @param session   open
- * @param function  called on a thread of Rejoin, one event at a time; must not throw, and must not call
- *                  functions that wait for recovery
+ * @param function  called on a thread of Rejoin, one event at a time; must not call functions that
+ *                  wait for recovery, and must not throw (that ends the process)
  * @param user      passed on to it; stays until the session is closed, may be NULL
  * @return REJOIN_STATUS_OK; REJOIN_STATUS_EXISTS (a second function); REJOIN_STATUS_IO (no thread);
  *         REJOIN_STATUS_NULL_ARGUMENT

@@ -210,6 +210,7 @@ impl Error {
             Self::Append(error) => error.status(),
             Self::Load(error) => error.status(),
             Self::Handle(error) => error.status(),
+            Self::Device(crate::backend::DeviceError::Invalid { .. }) => Status::InvalidArgument,
             Self::Device(_) => Status::Device,
             Self::Nccl(crate::nccl::NcclError::Timeout { .. }) => Status::Timeout,
             Self::Nccl(crate::nccl::NcclError::Library { .. } | crate::nccl::NcclError::MissingFunction { .. } | crate::nccl::NcclError::TooOld { .. }) => Status::Library,
