@@ -51,8 +51,7 @@
  *   REJOIN_STATUS_REDO              inside a step: a rank failed, so the step runs again; nothing was executed
  *   REJOIN_STATUS_WRONG_STATE       it has no place here (a collective outside of a step, for instance)
  *   REJOIN_STATUS_STALE_HANDLE      a handle was retired, or recovery has not bound it again yet
- *   REJOIN_STATUS_INVALID_ARGUMENT  a handle of another kind, a pointer where a handle belongs, an address outside
- *                                   of live memory, a size of 0
+ *   REJOIN_STATUS_INVALID_ARGUMENT  a handle of another kind, or a pointer where a handle belongs
  *   REJOIN_STATUS_DEVICE, REJOIN_STATUS_NCCL, REJOIN_STATUS_TIMEOUT
  *   REJOIN_STATUS_JOURNAL_FULL      nothing was recorded or executed
  *   REJOIN_STATUS_UNSUPPORTED       recorded, but this backend does not execute it
@@ -126,8 +125,8 @@
 #define REJOIN_REQUEST_STREAM_SYNCHRONIZE 0x0303
 #define REJOIN_REQUEST_STREAM_QUERY 0x0304
 #define REJOIN_REQUEST_STREAM_WAIT_EVENT 0x0305
-#define REJOIN_REQUEST_STREAM_ADOPT 0x0307
 #define REJOIN_REQUEST_STREAM_GET_PRIORITY 0x0306
+#define REJOIN_REQUEST_STREAM_ADOPT 0x0307
 #define REJOIN_REQUEST_EVENT_CREATE 0x0401
 #define REJOIN_REQUEST_EVENT_DESTROY 0x0402
 #define REJOIN_REQUEST_EVENT_RECORD 0x0403
@@ -1049,7 +1048,7 @@ rejoin_status rejoin_state_register(const struct rejoin_session *session,
  *                    rejoin_stream_destroy(), which forgets it and does not destroy it, or until the session is closed
  * @param out_stream  set on OK: what collectives get
  * @return REJOIN_STATUS_OK; REJOIN_STATUS_WRONG_STATE (after set-up); REJOIN_STATUS_UNSUPPORTED (policy replay);
- *         REJOIN_STATUS_INVALID_ARGUMENT (not a stream of this backend); REJOIN_STATUS_NULL_ARGUMENT
+ *         REJOIN_STATUS_DEVICE (not a stream of this device); REJOIN_STATUS_NULL_ARGUMENT
  * Threads: any, concurrently; the order must be the same in every incarnation.
  */
 rejoin_status rejoin_stream_adopt(const struct rejoin_session *session,
@@ -1068,7 +1067,8 @@ rejoin_status rejoin_stream_adopt(const struct rejoin_session *session,
  * @param kind     a rejoin_state_kind
  * @param comm     whose ranks hold replicas; 0 where there are none
  * @return REJOIN_STATUS_OK; REJOIN_STATUS_WRONG_STATE (after set-up); REJOIN_STATUS_UNSUPPORTED (policy replay);
- *         REJOIN_STATUS_INVALID_ARGUMENT; REJOIN_STATUS_STALE_HANDLE; REJOIN_STATUS_NULL_ARGUMENT
+ *         REJOIN_STATUS_DEVICE (no memory of this device); REJOIN_STATUS_INVALID_ARGUMENT (kind, name, communicator);
+ *         REJOIN_STATUS_STALE_HANDLE; REJOIN_STATUS_NULL_ARGUMENT
  * Threads: any, concurrently; the order must be the same in every incarnation.
  */
 rejoin_status rejoin_state_register_foreign(const struct rejoin_session *session,

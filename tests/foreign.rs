@@ -43,3 +43,14 @@ fn policy_replay_is_refused_with_the_reason() {
     assert!(ended.stderr.contains("use policy redo"), "{ended:#?}");
     assert_eq!(segments(&name), [""; 0]);
 }
+
+/// The README of the CUDA example shows what Rejoin adds to a program; it must be what it really adds.
+#[test]
+fn the_readme_of_the_cuda_example_shows_its_difference() {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/cuda/foreign");
+    let mut command = std::process::Command::new("diff");
+    command.args(["-u", "--label", "plain.cu", "--label", "rejoin.cu", "plain.cu", "rejoin.cu"]).current_dir(&folder);
+    let ended = run(&mut command).expect_code(1);
+    let readme = std::fs::read_to_string(folder.join("README.md")).expect("a README");
+    assert!(readme.contains(&format!("```diff\n{}```", ended.stdout)), "put this into the README:\n{}", ended.stdout);
+}

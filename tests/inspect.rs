@@ -35,6 +35,7 @@ enum Line {
         deaths: u64,
         lost: u64,
         damaged_at: Option<u64>,
+        disturbed: bool,
     },
     Handle {
         handle: String,

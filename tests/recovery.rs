@@ -53,6 +53,21 @@ fn under_policy_replay_survivors_issue_the_step_again() {
 }
 
 #[test]
+fn after_the_decision_survivors_commit_and_the_failed_rank_gets_the_step_from_a_donor() {
+    for arguments in [
+        &["--kill", "1@20+go"][..],
+        &["--kill", "0@20+go", "--strategy", "grow"],
+        &["--kill", "2@20+go", "--policy", "replay"],
+        &["--fail-device", "1@20+go"],
+        &["--fail-device", "3@20+go", "--policy", "replay"],
+        &["--fail-device", "0@20+go", "--kill", "1@20+go"],
+    ] {
+        let report = identical(arguments);
+        assert_eq!(report["recoveries"][0]["resumed_step"], 21, "GO stands, so the job goes on after it: {report:#}");
+    }
+}
+
+#[test]
 fn several_failures_at_once_and_one_after_the_other_are_survived() {
     identical(&["--kill", "1@20", "--kill", "2@20"]);
     identical(&["--strategy", "grow", "--kill", "0@20", "--kill", "3@20"]);
@@ -107,11 +122,15 @@ fn a_rank_that_dies_again_in_the_recovery_of_its_step_ends_the_job_by_rule() {
 }
 
 /// Starts an endless grid and waits until all of its ranks have committed steps; the pids of ranks 0 to 3.
-fn endless(name: &str, options: &[&str], environment: &[(&str, &str)]) -> (support::Running, Vec<u32>) {
+fn endless(name: &str, options: &[&str]) -> (support::Running, Vec<u32>) {
+    started(name, options, "4000000000", &[])
+}
+
+fn started(name: &str, options: &[&str], steps: &str, environment: &[(&str, &str)]) -> (support::Running, Vec<u32>) {
     let folder = std::path::Path::new(env!("CARGO_BIN_EXE_rejoin")).parent().expect("target folder");
     let mut command = rejoin();
     command.args(["run", "-n", "4", "--backend", "host", "--job", name]).args(options).arg("--");
-    command.arg(folder.join("grid")).args(["--steps", "4000000000"]).envs(environment.iter().copied());
+    command.arg(folder.join("grid")).args(["--steps", steps]).envs(environment.iter().copied());
     let running = support::Running::start(&mut command);
     let watchdog = std::time::Instant::now() + std::time::Duration::from_secs(support::WATCHDOG_S as u64);
     loop {
@@ -133,7 +152,7 @@ fn signal(pid: u32, signal: Signal) {
 #[test]
 fn a_stopped_rank_that_holds_up_a_recovery_is_declared_hung_and_replaced() {
     let name = job_name("stopped");
-    let (mut running, pids) = endless(&name, &["--stage-timeout", "1"], &[]);
+    let (mut running, pids) = endless(&name, &["--stage-timeout", "1"]);
     signal(pids[2], Signal::STOP);
     signal(pids[1], Signal::KILL);
     running.wait_for_stderr("replacement of rank 1");
@@ -154,7 +173,7 @@ fn threads(pid: u32) -> Vec<String> {
 fn an_abort_that_never_returns_delays_no_recovery() {
     let name = job_name("hung-abort");
     let quirk = [("REJOIN_HOST_NCCL_QUIRKS", "hung-abort")];
-    let (mut running, pids) = endless(&name, &["--stage-timeout", "1"], &quirk);
+    let (mut running, pids) = started(&name, &["--stage-timeout", "1"], "4000000000", &quirk);
     signal(pids[3], Signal::KILL);
     running.wait_for_stderr("recovered");
     assert!(threads(pids[0]).contains(&"rejoin-abort".to_owned()), "the abort hangs: {:?}", threads(pids[0]));
@@ -166,23 +185,41 @@ fn an_abort_that_never_returns_delays_no_recovery() {
 }
 
 #[test]
-fn without_a_launcher_the_next_failure_ends_the_job() {
-    let name = job_name("orphans");
-    let (running, pids) = endless(&name, &[], &[]);
+fn without_a_launcher_the_next_failure_ends_the_job_and_nothing_is_left() {
+    // One after the other, and both at once in either order.
+    for (victim, waits, launcher_first) in [(3, true, true), (0, true, true), (1, false, true), (0, false, false)] {
+        let name = job_name("orphans");
+        let (running, pids) = endless(&name, &[]);
+        if !launcher_first {
+            signal(pids[victim], Signal::STOP);
+            signal(pids[victim], Signal::KILL);
+        }
+        running.signal(Signal::KILL);
+        if waits {
+            support::wait_for_end(running.pid());
+        }
+        if launcher_first {
+            signal(pids[victim], Signal::KILL);
+        }
+        pids.iter().for_each(|pid| support::wait_for_end(*pid));
+        drop(running);
+        assert_eq!(segments(&name), [""; 0], "rank {victim}");
+    }
+}
+
+#[test]
+fn without_a_launcher_ranks_finish_and_the_last_one_removes_everything() {
+    let name = job_name("finish");
+    let (running, pids) = started(&name, &[], "2000", &[]);
     running.signal(Signal::KILL);
-    support::wait_for_end(running.pid());
-    signal(pids[3], Signal::KILL);
     pids.iter().for_each(|pid| support::wait_for_end(*pid));
-    drop(running);
-    // What is left is provably dead, and taken away on request.
-    run(rejoin().arg("gc"));
     assert_eq!(segments(&name), [""; 0]);
 }
 
 #[test]
 fn both_ranks_of_a_column_lost_at_once_end_the_job_by_name_or_are_survived_one_by_one() {
     let name = job_name("column");
-    let (running, pids) = endless(&name, &["--stage-timeout", "5"], &[]);
+    let (running, pids) = endless(&name, &["--stage-timeout", "5"]);
     signal(pids[1], Signal::STOP);
     signal(pids[3], Signal::KILL);
     signal(pids[1], Signal::KILL);

@@ -119,6 +119,35 @@ fn rank() {
             rank.steps(5, |_| ());
             rank.session.finalize().expect("left");
         }
+        "gives-other-constants" | "gives-other-constants-of-its-own" => {
+            let others = if role.ends_with("own") { None } else { Some(rank.communicator) };
+            let constant = rank.session.mem_alloc(4 * FLOATS).expect("memory");
+            let content = [7 + incarnation as u8; 4 * FLOATS as usize];
+            rank.session.memcpy_htod(constant, &content).expect("filled");
+            rank.session.state_register("lookup table", constant, 4 * FLOATS, StateKind::Constant, others).expect("registered");
+            rank.steps(6, |step| {
+                let mut now = [0; 4 * FLOATS as usize];
+                rank.session.memcpy_dtoh(&mut now, constant).expect("read");
+                assert_eq!(now, [7; 4 * FLOATS as usize], "the content of the first set-up");
+                if step == 3 && number == 1 && incarnation == 0 {
+                    die();
+                }
+            });
+            rank.session.finalize().expect("left");
+        }
+        "forgets-a-buffer" => {
+            let forgotten = rank.session.mem_alloc(5000).expect("memory");
+            match rank.session.setup_done() {
+                Ok(_) => {}
+                Err(error @ Error::Unregistered { .. }) => {
+                    eprintln!("refused: {error}");
+                    rank.session.state_register("forgotten", forgotten, 5000, StateKind::Scratch, None).expect("registered");
+                    rank.session.setup_done().expect("set up");
+                }
+                Err(error) => panic!("{error}"),
+            }
+            rank.session.finalize().expect("left");
+        }
         "waits-in-a-step" => {
             rank.steps(6, |step| {
                 if step == 3 && number == 1 && incarnation == 0 {
@@ -184,6 +213,39 @@ fn a_job_whose_ranks_finalize_succeeds_and_leaves_nothing() {
     let name = job_name("well");
     run(&mut job(&name, 3, "well", &[])).expect_code(0);
     assert_eq!(segments(&name), [""; 0]);
+}
+
+#[test]
+fn a_constant_that_a_new_set_up_gives_differently_comes_from_a_donor_or_ends_the_job_by_name() {
+    let name = job_name("constant");
+    for strategy in ["reinit", "grow"] {
+        let ended = run(&mut job(&name, 3, "gives-other-constants", &["--strategy", strategy]));
+        ended.expect_code(0).expect_stderr("recovered");
+    }
+    let ended = run(&mut job(&name, 3, "gives-other-constants-of-its-own", &[]));
+    ended.expect_code(12).expect_stderr("\"lookup table\"");
+    assert_eq!(segments(&name), [""; 0]);
+}
+
+#[test]
+fn memory_without_a_state_kind_is_refused_with_its_place_or_told() {
+    let name = job_name("forgotten");
+    let ended = run(&mut job(&name, 2, "forgets-a-buffer", &[])).expect_code(0);
+    let ended = ended.expect_stderr("refused: device memory without a state kind").expect_stderr("5000 bytes at 0x4000").expect_stderr("(request ");
+    assert!(!ended.stderr.contains("warning"), "{ended:#?}");
+    let mut command = job(&name, 2, "forgets-a-buffer", &[]);
+    let ended = run(command.env("REJOIN_UNREGISTERED", "warn")).expect_code(0);
+    let ended = ended.expect_stderr("warning: rank 1: device memory without a state kind");
+    assert!(!ended.stderr.contains("refused: "), "{ended:#?}");
+    assert_eq!(segments(&name), [""; 0]);
+}
+
+#[test]
+fn replicated_state_with_one_holder_is_told_at_the_start() {
+    let name = job_name("single");
+    run(&mut job(&name, 1, "well", &[])).expect_code(0).expect_stderr("warning: replicated state \"parameters\" has one holder, rank 0");
+    let ended = run(&mut job(&name, 2, "well", &[])).expect_code(0);
+    assert!(!ended.stderr.contains("warning"), "{ended:#?}");
 }
 
 #[test]

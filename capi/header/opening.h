@@ -51,8 +51,7 @@
  *   REJOIN_STATUS_REDO              inside a step: a rank failed, so the step runs again; nothing was executed
  *   REJOIN_STATUS_WRONG_STATE       it has no place here (a collective outside of a step, for instance)
  *   REJOIN_STATUS_STALE_HANDLE      a handle was retired, or recovery has not bound it again yet
- *   REJOIN_STATUS_INVALID_ARGUMENT  a handle of another kind, a pointer where a handle belongs, an address outside
- *                                   of live memory, a size of 0
+ *   REJOIN_STATUS_INVALID_ARGUMENT  a handle of another kind, or a pointer where a handle belongs
  *   REJOIN_STATUS_DEVICE, REJOIN_STATUS_NCCL, REJOIN_STATUS_TIMEOUT
  *   REJOIN_STATUS_JOURNAL_FULL      nothing was recorded or executed
  *   REJOIN_STATUS_UNSUPPORTED       recorded, but this backend does not execute it

@@ -7,7 +7,7 @@ use std::time::Duration;
 use journal_core::backend::BackendKind;
 use journal_core::membership::{Incarnation, Rank};
 use journal_core::session::launch_env::{DEFAULT_JOURNAL_BYTES, DEFAULT_PEER_TIMEOUT_S};
-use journal_core::session::{Session, SessionOptions};
+use journal_core::session::{Session, SessionOptions, Unregistered};
 
 use crate::argument::{Out, Versioned, optional_text, options, text};
 use crate::boundary::{Failure, Result, boundary};
@@ -133,7 +133,9 @@ impl rejoin_session_options {
                 device_given: false,
                 window_bytes: None,
                 journal_bytes: DEFAULT_JOURNAL_BYTES,
+                journal_policy: journal_core::journal::OverflowPolicy::Error,
                 peer_timeout: Duration::from_secs(DEFAULT_PEER_TIMEOUT_S),
+                unregistered: Unregistered::from_env()?,
             },
         };
         if let Some(path) = nccl {

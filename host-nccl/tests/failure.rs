@@ -141,10 +141,11 @@ fn an_event_after_a_call_on_a_non_blocking_communicator_can_precede_the_launch()
         assert_eq!(unsafe { ncclAllReduce(at, at, 8, 7, 0, comm.0, stream.raw()) }, IN_PROGRESS);
         assert!(stream.is_idle(), "nothing was enqueued: an event recorded here is complete");
         assert_eq!(comm.result(), IN_PROGRESS);
-        // SAFETY: as above.
-        let again = unsafe { ncclAllReduce(at, at, 8, 7, 0, comm.0, stream.raw()) };
-        assert_eq!(again, INVALID_ARGUMENT);
-        assert!(ranks::last_error().contains("Attempt to use communicator before"));
+        ranks::refused_with("Attempt to use communicator before", || {
+            // SAFETY: as above.
+            let again = unsafe { ncclAllReduce(at, at, 8, 7, 0, comm.0, stream.raw()) };
+            assert_eq!(again, INVALID_ARGUMENT);
+        });
         turn.wait();
         ok(ncclHostHoldLaunches(0));
         comm.wait();
@@ -174,10 +175,11 @@ fn revoke_releases_the_stream_refuses_work_and_allows_shrink() {
         assert_eq!(ncclCommRevoke(comm.0, 0), INVALID_ARGUMENT, "once");
         assert_eq!(ncclCommFinalize(comm.0), INVALID_ARGUMENT);
         let at = x.as_mut_ptr().cast();
-        // SAFETY: refused before the buffer is used.
-        let code = unsafe { ncclAllReduce(at, at, 8, 7, 0, comm.0, stream.raw()) };
-        assert_eq!(code, INVALID_USAGE);
-        assert!(ranks::last_error().contains("revoked"));
+        ranks::refused_with("revoked", || {
+            // SAFETY: refused before the buffer is used.
+            let code = unsafe { ncclAllReduce(at, at, 8, 7, 0, comm.0, stream.raw()) };
+            assert_eq!(code, INVALID_USAGE);
+        });
         let new = shrink(comm, vec![0], false);
         assert_eq!(sum_on(new, &stream, rank as f32), 3.0);
         comm.destroy();

@@ -158,6 +158,9 @@ pub struct RunOptions {
     pub backend: Option<Backend>,
     #[command(flatten)]
     pub recovery: RecoveryPolicy,
+    /// Device that replacements use, where the rank's own is broken [default: the rank's own]
+    #[arg(long, value_name = "ORDINAL")]
+    pub replacement_device: Option<u32>,
     /// Let ranks dump core when they crash (delays recovery by the time of the dump)
     #[arg(long)]
     pub core: bool,
@@ -181,11 +184,13 @@ pub struct DemoOptions {
     /// Training steps
     #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub steps: u32,
-    /// Kill RANK inside the all-reduce of STEP, or so many microseconds later; repeatable [default: 2@100]
-    #[arg(long, value_name = "RANK@STEP[+US]")]
+    /// Kill RANK inside the all-reduce of STEP, or so many microseconds later, or (+go) between the decision and its
+    /// commit, or (+again) there and its replacement too; repeatable [default: 2@100]
+    #[arg(long, value_name = "RANK@STEP[+US|+go|+again]")]
     pub kill: Vec<FaultPoint>,
-    /// Make the device of RANK fail inside STEP; its process lives on; repeatable
-    #[arg(long, value_name = "RANK@STEP")]
+    /// Make the device of RANK fail inside STEP, or (+go) between the decision and its commit; its process lives on;
+    /// repeatable
+    #[arg(long, value_name = "RANK@STEP[+go]")]
     pub fail_device: Vec<FaultPoint>,
     #[command(flatten)]
     pub recovery: RecoveryPolicy,

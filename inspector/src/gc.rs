@@ -52,11 +52,20 @@ fn examine(dir: &Path, name: &str, dry_run: bool) -> anyhow::Result<Option<Row>>
     if !data.is_file() {
         return Ok(None);
     }
-    Ok(match writers(&file) {
+    // Writers map a growth segment when they need it: it is in use for as long as its journal is.
+    let holders = match segment.base().map(|base| File::open(dir.join(base.as_str()))) {
+        Some(Ok(base)) => match writers(&base) {
+            Writers::None => writers(&file),
+            others => others,
+        },
+        _ => writers(&file),
+    };
+    Ok(match holders {
         Writers::Some => row(data.len(), "in_use"),
         Writers::Unknown => row(data.len(), "not_provable"),
         Writers::None if dry_run => row(data.len(), "removable"),
         Writers::None => {
+            journal_core::journal::remove_growth(dir, &segment);
             std::fs::remove_file(&path).with_context(|| format!("cannot remove {}", path.display()))?;
             row(data.len(), "removed")
         }
@@ -84,12 +93,14 @@ mod tests {
             std::fs::write(at(name), b"12345678").expect("file");
         }
         let _writer = File::create(at("rejoin.a.r0.0")).expect("file");
+        std::fs::write(at("rejoin.a.r0.0.s1"), b"12345678").expect("file");
         let action = |name: &str, dry_run| examine(folder.path(), name, dry_run).expect("examined").map(|row| row.action);
         assert_eq!(action("rejoin.a.members", true), Some("removable"));
         assert_eq!(action("rejoin.a.members", false), Some("removed"));
         assert_eq!(action("rejoin.a.members", false), None, "it is gone");
         assert_eq!(action(".rejoin.a.r0.0.77", false), Some("removed"));
         assert_eq!(action("rejoin.a.r0.0", false), Some("in_use"));
+        assert_eq!(action("rejoin.a.r0.0.s1", false), Some("in_use"), "its journal's writer may map it at any time");
         assert_eq!(action("other", false), None);
         assert!(at("other").exists() && at("rejoin.a.r0.0").exists());
     }

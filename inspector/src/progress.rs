@@ -108,6 +108,7 @@ fn describe(event: &Event<'_>, nranks: u32) -> Option<String> {
             format!("no progress for {} s: {what}", limit.as_secs_f64())
         }
         Event::Replaced { rank, pid } => format!("replacement of rank {rank} started (pid {pid})"),
+        Event::Warning(text) => format!("warning: {text}"),
         Event::Restarted => "all ranks are started anew".to_owned(),
         Event::Recovered(report) => {
             let survivors = report.survivors(nranks);

@@ -1,4 +1,4 @@
-//! Nanoseconds of an append, of storing a result, and of resolving a handle.
+//! Nanoseconds of an append and of storing a result.
 //!
 //! `cargo bench -p journal-core --bench journal`; pin it with `taskset -c 0`.
 
@@ -7,7 +7,6 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use journal_core::handle::HandleKind;
 use journal_core::journal::{Journal, JournalOptions, Region};
 
 fn journal(tag: &str) -> Journal {
@@ -71,42 +70,5 @@ fn append(c: &mut Criterion) {
     journal.unlink().expect("it is ours");
 }
 
-fn resolve(c: &mut Criterion) {
-    let journal = journal("resolve");
-    let table = journal.handles();
-    let handles: Vec<_> = (0..64)
-        .map(|i| {
-            let handle = table.reserve(HandleKind::Stream).expect("an empty table");
-            table.bind(handle, i).expect("just reserved");
-            assert_eq!(table.resolve(handle, HandleKind::Stream), Ok(i));
-            handle
-        })
-        .collect();
-    let mut next = 0;
-    c.bench_function("ns_per_resolve/alone", |b| {
-        b.iter(|| {
-            next = (next + 1) % 64;
-            table.resolve(black_box(handles[next]), HandleKind::Stream)
-        });
-    });
-    let stop = std::sync::atomic::AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            let table = journal.handles();
-            while !stop.load(std::sync::atomic::Ordering::Relaxed) {
-                handles.iter().for_each(|handle| table.rebind(*handle, 5).expect("live"));
-            }
-        });
-        c.bench_function("ns_per_resolve/while_rebound", |b| {
-            b.iter(|| {
-                next = (next + 1) % 64;
-                table.resolve(black_box(handles[next]), HandleKind::Stream)
-            });
-        });
-        stop.store(true, std::sync::atomic::Ordering::Relaxed);
-    });
-    journal.unlink().expect("it is ours");
-}
-
-criterion_group!(benches, append, resolve);
+criterion_group!(benches, append);
 criterion_main!(benches);

@@ -22,8 +22,8 @@ fn encode(c: &mut Criterion) {
             let request = all_reduce();
             let mut header = EncodedHeader::new();
             let parts = request.encode_into(&mut header);
-            black_box(parts[0].as_ptr());
-            black_box(parts.len())
+            black_box(parts[1].as_ptr());
+            black_box(parts[0].as_ptr())
         });
     });
     c.bench_function("ns_per_request/all_reduce/decode", |b| {

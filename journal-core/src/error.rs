@@ -106,6 +106,12 @@ pub enum Error {
         /// Which, and what is expected.
         what: String,
     },
+    /// Device memory that no recovery would restore, because it has no state kind.
+    #[error("{}", unregistered_text(allocations))]
+    Unregistered {
+        /// All of it.
+        allocations: Vec<UnregisteredMemory>,
+    },
     /// Something asked for by name does not exist.
     #[error("{what} not found")]
     NotFound {
@@ -163,6 +169,34 @@ pub enum Error {
     Membership(crate::membership::MembershipError),
 }
 
+/// A part of an allocation without a state kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UnregisteredMemory {
+    /// Where it is.
+    pub address: crate::backend::DevicePtr,
+    /// Its length.
+    pub bytes: u64,
+    /// Sequence of the request that allocated it, if the journal holds it.
+    pub sequence: Option<u64>,
+}
+
+fn unregistered_text(allocations: &[UnregisteredMemory]) -> String {
+    const SHOWN: usize = 8;
+    let one = |m: &UnregisteredMemory| {
+        let request = m.sequence.map(|s| format!(" (request {s})")).unwrap_or_default();
+        format!("{} bytes at {:#x}{request}", m.bytes, m.address.0)
+    };
+    let mut list: Vec<String> = allocations.iter().take(SHOWN).map(one).collect();
+    if allocations.len() > SHOWN {
+        list.push(format!("{} more", allocations.len() - SHOWN));
+    }
+    format!(
+        "device memory without a state kind, which no recovery restores: {}; register it (as scratch if only a step needs it), \
+         free it, or set REJOIN_UNREGISTERED=warn",
+        list.join(", ")
+    )
+}
+
 fn missing_text(missing: &[u32]) -> String {
     match missing {
         [] => String::new(),
@@ -187,6 +221,9 @@ impl From<crate::membership::MembershipError> for Error {
     }
 }
 
+/// Code that a process should exit with when it was declared failed and replaced while it lived.
+pub const EVICTED_EXIT: i32 = 87;
+
 impl Error {
     /// The step is to be run again; nothing is wrong with the program.
     pub fn is_redo(&self) -> bool {
@@ -199,7 +236,7 @@ impl Error {
             Self::Redo => Status::Redo,
             Self::Evicted { .. } => Status::Evicted,
             Self::Ended { reason } => reason.status(),
-            Self::WrongState { .. } => Status::WrongState,
+            Self::WrongState { .. } | Self::Unregistered { .. } => Status::WrongState,
             Self::InvalidArgument { .. } => Status::InvalidArgument,
             Self::NotFound { .. } => Status::NotFound,
             Self::Unsupported { .. } => Status::Unsupported,
@@ -210,7 +247,6 @@ impl Error {
             Self::Append(error) => error.status(),
             Self::Load(error) => error.status(),
             Self::Handle(error) => error.status(),
-            Self::Device(crate::backend::DeviceError::Invalid { .. }) => Status::InvalidArgument,
             Self::Device(_) => Status::Device,
             Self::Nccl(crate::nccl::NcclError::Timeout { .. }) => Status::Timeout,
             Self::Nccl(crate::nccl::NcclError::Library { .. } | crate::nccl::NcclError::MissingFunction { .. } | crate::nccl::NcclError::TooOld { .. }) => Status::Library,

@@ -100,7 +100,7 @@ fn a_payload_larger_than_a_chunk_goes_to_the_arena_in_either_region() {
         journal.step_commit(step).unwrap();
     }
     let limit = journal.append(Region::Step, 2, 0, &[&vec![0; 8 << 20]]);
-    assert!(matches!(limit, Err(AppendError::TooLarge { .. })), "{limit:?}");
+    assert!(matches!(limit, Err(AppendError::NoRun { .. })), "{limit:?}");
     journal.append(Region::Step, 2, 0, &[b"goes on"]).unwrap();
 }
 
@@ -331,4 +331,29 @@ fn random_damage_never_crashes_a_reader() {
         assert!(snapshot.setup.len() + snapshot.step.len() <= 401);
         let _ = reader.prepared();
     }
+}
+
+#[test]
+fn short_lived_threads_use_the_slots_again() {
+    // As many as a service that starts a thread a request.
+    const THREADS: u64 = 100_000;
+    let journal = Scratch::new("churn");
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                for i in 0..THREADS / 2 {
+                    if i % 500 == 0 {
+                        journal.step_commit(0).unwrap();
+                    }
+                    let journal = journal.0.clone();
+                    let one = std::thread::spawn(move || journal.append(Region::Step, 0, 0, &[&[1; 40]]).map(drop));
+                    one.join().unwrap().unwrap();
+                }
+            });
+        }
+    });
+    let snapshot = journal.snapshot();
+    assert!(snapshot.is_whole());
+    assert_eq!(snapshot.limit.0, THREADS + 1);
+    assert!(snapshot.lanes.len() <= 4, "{} lanes for two threads at a time", snapshot.lanes.len());
 }

@@ -8,12 +8,13 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 
-use journal_core::handle::{HandleError, HandleKind, HandleTable};
+use journal_core::handle::{FixedSeat, HandleError, HandleKind, HandleTable, VirtualHandle};
 use journal_core::journal::arena::Run;
 use journal_core::journal::checksum::{Portable, Work};
 use journal_core::journal::lane::{Append, Lane};
 use journal_core::journal::layout::{
-    BOUNDARY, COMMITTED, Geometry, HANDLE_EPOCH, PENDING, SEQUENCE, SLOT_LOST, SLOT_STATE, shape,
+    BOUNDARY, COMMITTED, Geometry, HANDLE_BLOCK_OWNER, HANDLE_DIRECTORY, HANDLE_ENTRY_BYTES, HANDLE_EPOCH, PENDING, SEQUENCE, SLOT_LOST,
+    SLOT_STATE, shape,
 };
 use journal_core::journal::scan::{self, EndState, Scratch, Stop, Visit};
 use journal_core::journal::store::Store;
@@ -32,11 +33,12 @@ impl ModelWords {
     fn new(geometry: &Geometry) -> Self {
         let range = |at, words| (at, (0..words).map(|_| AtomicU64::new(0)).collect());
         let mut ranges = vec![range(SEQUENCE, 1), range(BOUNDARY, 5)];
-        ranges.extend((0..SLOTS as u16).map(|slot| range(geometry.slot(slot) + SLOT_STATE, 8)));
+        ranges.extend((0..SLOTS as u16).map(|slot| range(geometry.slot(slot) + SLOT_STATE, 9)));
         ranges.extend((0..geometry.chunks).map(|chunk| range(geometry.chunk_entry(chunk), 5)));
         ranges.extend((0..geometry.chunks).map(|chunk| range(geometry.chunk(chunk), CHUNK / 8)));
-        ranges.extend((0..geometry.handles).map(|handle| range(geometry.handle(handle), 2)));
+        ranges.push(range(geometry.handles_at, u64::from(geometry.handles) * HANDLE_ENTRY_BYTES / 8));
         ranges.push(range(HANDLE_EPOCH, 1));
+        ranges.push(range(HANDLE_DIRECTORY, 2));
         Self(ranges)
     }
 }
@@ -454,19 +456,57 @@ fn a_chunk_has_one_owner() {
     });
 }
 
+const ONE: FixedSeat = FixedSeat(1);
+const OTHER: FixedSeat = FixedSeat(2);
+
+/// A handle is made while somebody who has guessed it resolves it.
+fn resolve_while_made(first: First) {
+    check(3, move || {
+        let store = store_with(1, 1);
+        let writer = {
+            let store = Arc::clone(&store);
+            move || {
+                let table = HandleTable::new(&*store, &ONE);
+                let handle = table.reserve(HandleKind::Stream).unwrap();
+                table.bind(handle, 1).unwrap();
+            }
+        };
+        race(first, writer, move || {
+            // {1, kind 2, generation 1, index 0}: what the writer gets.
+            let handle = VirtualHandle(1 << 63 | 2 << 56 | 1 << 32);
+            if let Ok(real) = HandleTable::new(&*store, &OTHER).resolve(handle, HandleKind::Stream) {
+                assert_eq!(real, 1, "a live handle without its object");
+            }
+        });
+    });
+}
+
+#[test]
+fn a_live_handle_has_its_object() {
+    holds(resolve_while_made);
+}
+
+#[test]
+fn a_relaxed_live_is_caught() {
+    catches("handle live", resolve_while_made);
+}
+
+#[test]
+fn a_relaxed_look_at_the_handle_is_caught() {
+    catches("handle look", resolve_while_made);
+}
+
 /// A handle is retired and its slot used for another object while somebody resolves it.
 fn resolve_while_reused(first: First) {
     check(4, move || {
         let store = store_with(1, 1);
-        let hint = core::sync::atomic::AtomicU32::new(0);
-        let table = HandleTable::new(&*store, &hint);
+        let table = HandleTable::new(&*store, &ONE);
         let old = table.reserve(HandleKind::Stream).unwrap();
         table.bind(old, 1).unwrap();
         let writer = {
             let store = Arc::clone(&store);
             move || {
-                let hint = core::sync::atomic::AtomicU32::new(0);
-                let table = HandleTable::new(&*store, &hint);
+                let table = HandleTable::new(&*store, &ONE);
                 table.retire(old).unwrap();
                 let new = table.reserve(HandleKind::Stream).unwrap();
                 table.bind(new, 2).unwrap();
@@ -474,8 +514,7 @@ fn resolve_while_reused(first: First) {
             }
         };
         race(first, writer, move || {
-            let hint = core::sync::atomic::AtomicU32::new(0);
-            match HandleTable::new(&*store, &hint).resolve(old, HandleKind::Stream) {
+            match HandleTable::new(&*store, &OTHER).resolve(old, HandleKind::Stream) {
                 Ok(real) => assert_eq!(real, 1, "a stale handle led to another object"),
                 Err(error) => assert!(matches!(error, HandleError::Stale { .. }), "{error}"),
             }
@@ -502,23 +541,21 @@ fn a_relaxed_resolve_is_caught() {
 fn resolve_while_rebound(first: First) {
     check(4, move || {
         let store = store_with(1, 1);
-        let hint = core::sync::atomic::AtomicU32::new(0);
-        let table = HandleTable::new(&*store, &hint);
+        let table = HandleTable::new(&*store, &ONE);
         let comm = table.reserve(HandleKind::Communicator).unwrap();
         table.bind(comm, 1).unwrap();
         let writer = {
             let store = Arc::clone(&store);
             move || {
-                let hint = core::sync::atomic::AtomicU32::new(0);
-                let table = HandleTable::new(&*store, &hint);
+                let table = HandleTable::new(&*store, &ONE);
                 table.unbind_kind(HandleKind::Communicator);
                 table.rebind(comm, 2).unwrap();
+                table.rebind(comm, 3).unwrap();
             }
         };
         race(first, writer, move || {
-            let hint = core::sync::atomic::AtomicU32::new(0);
-            match HandleTable::new(&*store, &hint).resolve(comm, HandleKind::Communicator) {
-                Ok(real) => assert!(real == 1 || real == 2),
+            match HandleTable::new(&*store, &OTHER).resolve(comm, HandleKind::Communicator) {
+                Ok(real) => assert!((1..=3).contains(&real)),
                 Err(error) => assert_eq!(error, HandleError::Unbound { handle: comm }),
             }
         });
@@ -528,4 +565,145 @@ fn resolve_while_rebound(first: First) {
 #[test]
 fn a_rebound_handle_is_the_old_object_the_new_one_or_unbound() {
     holds(resolve_while_rebound);
+}
+
+/// A handle is rebound by one thread while another one retires it and uses its entry for another object.
+fn rebind_while_retired(first: First) {
+    check(4, move || {
+        let store = store_with(0, 1);
+        let table = HandleTable::new(&*store, &ONE);
+        let old = table.reserve(HandleKind::Event).unwrap();
+        table.bind(old, 1).unwrap();
+        let user = {
+            let store = Arc::clone(&store);
+            move || {
+                let table = HandleTable::new(&*store, &ONE);
+                table.retire(old).unwrap();
+                // While the other thread has the old object in its hands the entry is not free.
+                let new = table.reserve(HandleKind::Event).ok()?;
+                table.bind(new, 2).unwrap();
+                Some(new)
+            }
+        };
+        let new = race(first, user, {
+            let store = Arc::clone(&store);
+            move || match HandleTable::new(&*store, &OTHER).rebind(old, 3) {
+                Ok(()) => {}
+                Err(error) => assert!(matches!(error, HandleError::Stale { .. }), "{error}"),
+            }
+        });
+        let table = HandleTable::new(&*store, &OTHER);
+        if let Some(new) = new {
+            assert_eq!(table.resolve(new, HandleKind::Event), Ok(2), "the object of a retired handle");
+        } else {
+            assert_eq!(table.reserve(HandleKind::Event).map(|handle| handle.generation()), Ok(2), "a lost entry");
+        }
+        assert!(matches!(table.resolve(old, HandleKind::Event), Err(HandleError::Stale { .. })));
+    });
+}
+
+#[test]
+fn a_rebind_never_hits_the_next_object() {
+    holds(rebind_while_retired);
+}
+
+/// A store whose chunks hold what looks like handles, from an earlier life.
+fn store_of_stale_chunks(chunks: u32) -> Arc<Model> {
+    let store = store_with(chunks, 0);
+    for chunk in 0..chunks {
+        for word in store.words(store.base().chunk(chunk), (CHUNK / 8) as usize) {
+            word.store(0x0000_0077_0000_0302, Ordering::Relaxed);
+        }
+    }
+    store
+}
+
+/// The table takes a chunk while somebody looks at all handles.
+fn growth(first: First) {
+    check(3, move || {
+        let store = store_of_stale_chunks(1);
+        let writer = {
+            let store = Arc::clone(&store);
+            move || {
+                let table = HandleTable::new(&*store, &ONE);
+                let handle = table.reserve(HandleKind::Event).unwrap();
+                table.bind(handle, 1).unwrap();
+                assert_eq!(table.resolve(handle, HandleKind::Event), Ok(1));
+            }
+        };
+        race(first, writer, move || {
+            for (handle, real) in HandleTable::new(&*store, &OTHER).live() {
+                assert!(handle.generation() == 1 && real.is_none_or(|real| real == 1), "what stood in the chunk before");
+            }
+        });
+    });
+}
+
+#[test]
+fn the_table_grows_empty() {
+    holds(growth);
+}
+
+#[test]
+fn relaxed_growth_is_caught() {
+    catches("handle growth", growth);
+    catches("handle directory", growth);
+}
+
+/// Two threads find the table used up.
+fn growth_race(first: First) {
+    check(3, move || {
+        let store = store_of_stale_chunks(2);
+        let reserve = |seat: &'static FixedSeat| {
+            let store = Arc::clone(&store);
+            move || HandleTable::new(&*store, seat).reserve(HandleKind::Event).unwrap()
+        };
+        let (give, take) = std::sync::mpsc::channel();
+        let other = reserve(&OTHER);
+        let one = race(first, reserve(&ONE), move || give.send(other()).unwrap());
+        let other = take.recv().unwrap();
+        assert_ne!(one, other);
+        let table = HandleTable::new(&*store, &ONE);
+        assert_eq!(table.live().len(), 2);
+        assert_eq!(table.capacity(), 2, "two chunks of two were taken, or a stale entry is in use");
+        let owned = (0..2).filter(|chunk| store.word(store.base().chunk_entry(*chunk)).load(Ordering::Relaxed) != 0);
+        assert_eq!(owned.count(), 1, "the loser gives its chunk back");
+    });
+}
+
+#[test]
+fn the_table_grows_once() {
+    holds(growth_race);
+}
+
+/// The block of a dead thread is settled by one and claimed by another.
+fn block_of_the_dead(first: First) {
+    check(3, move || {
+        let store = store_with(0, 1);
+        HandleTable::new(&*store, &ONE).reserve(HandleKind::Event).unwrap();
+        let reaper = {
+            let store = Arc::clone(&store);
+            move || drop(reap::resume(&store, 0, true).unwrap())
+        };
+        race(first, reaper, move || {
+            let table = HandleTable::new(&*store, &OTHER);
+            let got = table.reserve(HandleKind::Event);
+            let owner = store.word(store.base().handle(0) + HANDLE_BLOCK_OWNER).load(Ordering::Relaxed);
+            match got {
+                Ok(handle) => assert_eq!(handle.generation(), 2),
+                Err(_) => assert_ne!(owner, 2, "the block is ours, and what the dead had reserved is not free"),
+            }
+        });
+    });
+}
+
+#[test]
+fn a_claimed_block_is_settled() {
+    holds(block_of_the_dead);
+}
+
+#[test]
+fn a_relaxed_claim_of_a_block_is_caught() {
+    catches("handle block", block_of_the_dead);
+    catches("handle recover", block_of_the_dead);
 }

@@ -3,6 +3,7 @@
 use anyhow::Context;
 use clap::Parser;
 use digits::{DEFAULT_SEED, Options, Trainer};
+use journal_core::error::{EVICTED_EXIT, Error};
 use journal_core::nccl::library::find_companion;
 use journal_core::session::{Session, SessionOptions};
 use std::path::PathBuf;
@@ -25,6 +26,15 @@ struct Arguments {
 }
 
 fn main() -> anyhow::Result<()> {
+    let outcome = run();
+    if let Some(error @ Error::Evicted { .. }) = outcome.as_ref().err().and_then(|error| error.downcast_ref()) {
+        eprintln!("{error}");
+        std::process::exit(EVICTED_EXIT);
+    }
+    outcome
+}
+
+fn run() -> anyhow::Result<()> {
     let arguments = Arguments::parse();
     let kernels = match arguments.kernels {
         Some(path) => path,

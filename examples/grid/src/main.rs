@@ -2,7 +2,7 @@
 
 use anyhow::{Context, ensure};
 use clap::Parser;
-use journal_core::Error;
+use journal_core::error::{EVICTED_EXIT, Error};
 use journal_core::backend::{DevicePtr, LaunchShape};
 use journal_core::handle::VirtualHandle;
 use journal_core::nccl::clique::VirtualUniqueId;
@@ -42,6 +42,15 @@ struct Grid {
 }
 
 fn main() -> anyhow::Result<()> {
+    let outcome = run();
+    if let Some(error @ Error::Evicted { .. }) = outcome.as_ref().err().and_then(|error| error.downcast_ref()) {
+        eprintln!("{error}");
+        std::process::exit(EVICTED_EXIT);
+    }
+    outcome
+}
+
+fn run() -> anyhow::Result<()> {
     let arguments = Arguments::parse();
     let session = Session::open(SessionOptions::from_env()?)?;
     ensure!(session.nranks() % WIDTH == 0, "the grid has rows of {WIDTH}: give -n a multiple of {WIDTH}");

@@ -45,6 +45,16 @@ pub fn poll_until(what: &str, mut ready: impl FnMut() -> bool) {
     }
 }
 
+/// Repeats a call that is refused each time until its text is the last one: the text is one for the whole
+/// process, and other tests of it may be refused something in between.
+#[track_caller]
+pub fn refused_with(text: &str, mut refused: impl FnMut()) {
+    poll_until(&format!("{text:?} as the last error"), || {
+        refused();
+        last_error().contains(text)
+    });
+}
+
 pub fn last_error() -> String {
     // SAFETY: the text is valid until this thread asks again.
     unsafe { CStr::from_ptr(ncclGetLastError(core::ptr::null_mut())) }.to_string_lossy().into_owned()

@@ -24,7 +24,8 @@ struct Options {
     /// Longest delay of a kill after its all-reduce was issued, in microseconds
     #[arg(long, default_value_t = 3000)]
     longest_delay_us: u64,
-    /// Choose strategy, policy and the kind of failure (one or two ranks, process or device) at random too
+    /// Choose strategy, policy, renumbering and the kind of failure (one or two ranks, process or device, in the step
+    /// or after its decision, the replacement too) at random as well
     #[arg(long)]
     mix: bool,
     /// Seed of the kills [default: from the clock; it is printed]
@@ -63,12 +64,16 @@ fn main() -> anyhow::Result<()> {
     let clock = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_micros() as u64);
     let mut random = Random(options.seed.unwrap_or(clock).max(1));
     println!("seed {}", random.0);
-    let (mut identical, mut recoveries) = (0, Vec::new());
+    let (mut identical, mut refused, mut recoveries) = (0, 0, Vec::new());
     for run in 1..=options.runs {
         let arguments = choose(&options, &mut random);
         let said = arguments.join(" ");
         match demo(&rejoin, &options, &arguments) {
-            Ok(report) => {
+            Ok(Outcome::Refused { code, why }) => {
+                refused += 1;
+                println!("run {run}: {said}: refused with exit code {code}: {why}");
+            }
+            Ok(Outcome::Trained(report)) => {
                 identical += u32::from(report.identical);
                 let times: Vec<String> = report.recoveries.iter().map(|r| format!("{:.1} ms", r.total_ms)).collect();
                 let weights = if report.identical { "identical" } else { "DIFFERENT" };
@@ -78,7 +83,7 @@ fn main() -> anyhow::Result<()> {
             Err(error) => println!("run {run}: {said}: FAILED: {error:#}"),
         }
     }
-    println!("\n{identical} of {} runs identical, {} recoveries", options.runs, recoveries.len());
+    println!("\n{identical} of {} runs identical, {refused} refused as documented, {} recoveries", options.runs, recoveries.len());
     let kind = |r: &Recovery| match r.replayed_requests {
         0 => r.strategy.clone(),
         _ => format!("{} with replay of a device", r.strategy),
@@ -89,7 +94,8 @@ fn main() -> anyhow::Result<()> {
         println!("\n{name}: {} recoveries", of_kind.len());
         print_times(&of_kind);
     }
-    ensure!(identical == options.runs, "{} runs were not identical", options.runs - identical);
+    let bad = options.runs - identical - refused;
+    ensure!(bad == 0, "{bad} runs were neither identical nor refused as documented");
     ensure!(!recoveries.is_empty(), "no rank was ever lost");
     Ok(())
 }
@@ -130,7 +136,15 @@ fn choose(options: &Options, random: &mut Random) -> Vec<String> {
     let policy = ["redo", "redo", "replay"][random.below(3) as usize];
     let mut arguments: Vec<String> = ["--strategy", strategy, "--policy", policy].map(str::to_owned).into();
     let second = (rank + 1 + random.below(ranks.max(2) - 1)) % ranks;
-    match random.below(5) {
+    if policy == "redo" && matches!(strategy, "grow" | "new-rank") && random.below(2) == 0 {
+        arguments.push("--renumber".to_owned());
+    }
+    match random.below(9) {
+        5 => arguments.extend(["--kill".to_owned(), format!("{rank}@{step}+go")]),
+        6 => arguments.extend(["--fail-device".to_owned(), format!("{rank}@{step}+go")]),
+        7 => arguments.extend(["--kill".to_owned(), format!("{rank}@{step}+again")]),
+        // The second one dies in the same step, after it was run again and decided.
+        8 => arguments.extend(kill(rank, step, random).into_iter().chain(["--kill".to_owned(), format!("{second}@{step}+go")])),
         0 | 1 => arguments.extend(kill(rank, step, random)),
         2 => arguments.extend(["--fail-device".to_owned(), format!("{rank}@{step}")]),
         3 => arguments.extend(kill(rank, step, random).into_iter().chain(kill(second, step, random))),
@@ -150,12 +164,24 @@ fn rejoin() -> anyhow::Result<PathBuf> {
     Ok(path)
 }
 
-fn demo(rejoin: &Path, options: &Options, faults: &[String]) -> anyhow::Result<Report> {
+/// How one run ended.
+enum Outcome {
+    Trained(Report),
+    /// With one of the codes of docs/recovery.md that say why a job cannot go on.
+    Refused { code: i32, why: String },
+}
+
+fn demo(rejoin: &Path, options: &Options, faults: &[String]) -> anyhow::Result<Outcome> {
     let mut command = Command::new(rejoin);
     command.args(["demo", "--json"]).args(faults);
     command.args(["--ranks", &options.ranks.to_string(), "--steps", &options.steps.to_string()]).args(&options.demo);
     let output = command.output().context("cannot start rejoin")?;
+    if let Some(code @ 10..=12) = output.status.code() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        return Ok(Outcome::Refused { code, why: said.lines().last().unwrap_or_default().to_owned() });
+    }
     serde_json::from_slice(&output.stdout)
+        .map(Outcome::Trained)
         .with_context(|| format!("{}: {}", output.status, String::from_utf8_lossy(&output.stderr).trim()))
 }
 

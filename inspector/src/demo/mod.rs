@@ -7,7 +7,7 @@ mod results;
 use crate::cli::{Backend, DemoOptions};
 use crate::companion;
 use crate::exit_code::ExitCode;
-use crate::fault::{self, FaultPoint};
+use crate::fault::{self, FaultPoint, Moment};
 use crate::output;
 use crate::progress::Narrator;
 use crate::report::RecoveryLine;
@@ -132,7 +132,7 @@ impl Faults {
     fn asked_for(options: &DemoOptions) -> anyhow::Result<Self> {
         let mut faults = Self { kills: options.kill.clone(), devices: options.fail_device.clone() };
         if faults.kills.is_empty() && faults.devices.is_empty() {
-            let default = FaultPoint { rank: 2.min(options.ranks - 1), step: 100.min(options.steps / 2), delay_us: 0 };
+            let default = FaultPoint { rank: 2.min(options.ranks - 1), step: 100.min(options.steps / 2), moment: Moment::Reducing(0) };
             faults.kills.push(default);
         }
         for (option, points) in [("--kill", &faults.kills), ("--fail-device", &faults.devices)] {
@@ -188,6 +188,7 @@ impl Demo<'_> {
             options: segment::options(&segment::free_name(), self.options.ranks, self.backend.name(), &self.options.recovery)?,
             program: arguments.into(),
             environment,
+            replacement_environment: Vec::new(),
             output: OutputMode::Keep,
             core: false,
         })

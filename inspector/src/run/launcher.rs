@@ -38,6 +38,8 @@ pub struct JobSpec {
     pub program: Vec<OsString>,
     /// What every rank finds in its environment.
     pub environment: Environment,
+    /// What a replacement finds besides.
+    pub replacement_environment: Environment,
     /// Where ranks' output goes.
     pub output: OutputMode,
     /// Ranks may dump core.
@@ -95,6 +97,8 @@ pub enum Event<'a> {
         /// Process id.
         pid: u32,
     },
+    /// Something that the program should do otherwise.
+    Warning(&'a str),
     /// A rank died before set-up was complete: all ranks are started anew.
     Restarted,
     /// A recovery is complete.
@@ -128,6 +132,7 @@ pub fn launch(spec: &JobSpec, signals: &mut Signals, watcher: &mut dyn Watcher) 
             recoveries: Vec::new(),
             recovering: false,
             failed_after_finalize: None,
+            warned: false,
             hangs: spec.options.hang_timeout.map(HangWatch::create),
         };
         match job.run(&mut supervisor, signals, watcher)? {
@@ -164,6 +169,8 @@ struct Job<'a> {
     /// A rank that left the job in good order and then failed by itself.
     failed_after_finalize: Option<String>,
     hangs: Option<HangWatch>,
+    /// What set-up left to say has been said.
+    warned: bool,
 }
 
 impl Job<'_> {
@@ -175,6 +182,9 @@ impl Job<'_> {
         loop {
             let tick = if self.recovering { RECOVERY_TICK } else { TICK };
             let exited = self.wait(Some(signals), tick)?;
+            if !exited.is_empty() {
+                self.warn(watcher)?;
+            }
             for rank in exited {
                 if let Some(end) = self.exited(rank, supervisor, watcher)? {
                     return Ok(end);
@@ -193,10 +203,20 @@ impl Job<'_> {
                 let code = if reason.is_some() { ExitCode::TROUBLE } else { ExitCode::FINE };
                 return Ok(End::Job { code, reason });
             }
+            self.warn(watcher)?;
             self.collect_reports(watcher, false);
             self.end_hung_ranks(watcher)?;
             watcher.event(&Event::Tick { step: self.segment.open_step() });
         }
+    }
+
+    /// Once, when set-up is complete.
+    fn warn(&mut self, watcher: &mut dyn Watcher) -> anyhow::Result<()> {
+        if !self.warned && self.segment.open_step().is_some() {
+            self.warned = true;
+            self.segment.warnings()?.iter().for_each(|text| watcher.event(&Event::Warning(text)));
+        }
+        Ok(())
     }
 
     /// Declares ranks that hold the job up failed, then kills them; their exit leads to the replacement.
@@ -225,6 +245,9 @@ impl Job<'_> {
         let (job, nranks) = (&self.spec.options.job, self.spec.options.nranks);
         let mut environment = environment::of_rank(job, rank, nranks, admission.incarnation, admission.token);
         environment.extend(self.spec.environment.iter().cloned());
+        if admission.incarnation > 0 {
+            environment.extend(self.spec.replacement_environment.iter().cloned());
+        }
         let output = if self.spec.output == OutputMode::Inherit { RankOutput::Inherit } else { RankOutput::Pipe };
         let mut process = RankProcess::start(&self.spec.program, &environment, output)?;
         self.lines.add(rank, std::mem::take(&mut process.output))?;

@@ -8,7 +8,7 @@ use rustix::fs::{FlockOperation, flock};
 use std::fs::File;
 use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// Who of a job lives.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -89,31 +89,9 @@ fn same_file(a: &std::fs::Metadata, b: &std::fs::Metadata) -> bool {
     (a.dev(), a.ino()) == (b.dev(), b.ino())
 }
 
-/// Removes every segment of a job, unfinished ones too. The caller knows that nobody of it lives.
+/// Removes every segment of a job. The caller knows that nobody of it lives.
 pub fn remove_all(job: &str) -> anyhow::Result<()> {
-    for path in files_of(Path::new(SHARED_MEMORY_DIR), job)? {
-        match std::fs::remove_file(&path) {
-            Err(error) if error.kind() != ErrorKind::NotFound => {
-                return Err(error).with_context(|| format!("cannot remove {}", path.display()));
-            }
-            _ => {}
-        }
-    }
-    Ok(())
-}
-
-/// Every file of a job, the members segment last: as long as it is there, the others can be found through it.
-fn files_of(dir: &Path, job: &str) -> anyhow::Result<Vec<PathBuf>> {
-    let entries = std::fs::read_dir(dir).with_context(|| format!("cannot list {}", dir.display()))?;
-    let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
-    let mut names: Vec<String> = names.filter(|name| job_of(name).as_deref() == Some(job)).collect();
-    names.sort_by_key(|name| name.ends_with(".members"));
-    Ok(names.iter().map(|name| dir.join(name)).collect())
-}
-
-fn job_of(file_name: &str) -> Option<String> {
-    let name = SegmentName::parse_temporary(file_name).map(|(name, _)| name);
-    Some(name.or_else(|| SegmentName::parse(file_name).ok())?.job().to_owned())
+    journal_core::membership::remove_all(job).with_context(|| format!("cannot remove the segments of job {job}"))
 }
 
 /// Jobs that have a members segment in a folder, by name.
@@ -133,17 +111,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_files_of_the_job_are_found_and_its_members_segment_is_the_last() {
+    fn a_job_is_what_has_a_members_segment() {
         let folder = tempfile::tempdir().expect("temporary folder");
-        let names = ["rejoin.a.members", "rejoin.a.r0.0", ".rejoin.a.r1.0.77", "rejoin.a.r0.0.s1", "rejoin.ab.members", "rejoin.a", "other"];
-        for name in names {
+        for name in ["rejoin.a.members", "rejoin.a.r0.0", "rejoin.ab.members", "rejoin.b.r0.0", "rejoin.a", "other"] {
             std::fs::write(folder.path().join(name), b"").expect("file");
         }
-        let files = files_of(folder.path(), "a").expect("listed");
-        let mut found: Vec<&str> = files.iter().filter_map(|path| path.file_name()?.to_str()).collect();
-        assert_eq!(found.pop(), Some("rejoin.a.members"));
-        found.sort_unstable();
-        assert_eq!(found, [".rejoin.a.r1.0.77", "rejoin.a.r0.0", "rejoin.a.r0.0.s1"]);
         assert_eq!(jobs_in(folder.path()).expect("listed"), ["a", "ab"]);
     }
 }

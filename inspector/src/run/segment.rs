@@ -62,6 +62,21 @@ impl JobSegment {
         Some(String::from_utf8_lossy(&found).into_owned())
     }
 
+    /// What ranks should have done otherwise in their set-up, once it is complete.
+    pub fn warnings(&self) -> anyhow::Result<Vec<String>> {
+        let single = journal_core::recovery::states_with_one_holder(&self.membership)?;
+        let mut warnings: Vec<String> = single
+            .into_iter()
+            .map(|(rank, name)| format!("replicated state {name:?} has one holder, rank {rank}: if it dies, the job ends"))
+            .collect();
+        for rank in (0..self.membership.nranks()).map(Rank) {
+            let key = journal_core::recovery::unregistered_key(rank);
+            let found = self.membership.find_blob(BlobScope::Permanent, &key)?;
+            warnings.extend(found.map(|text| String::from_utf8_lossy(&text).into_owned()));
+        }
+        Ok(warnings)
+    }
+
     /// Creates it, after removing what a provably dead job of the same name has left.
     pub fn create(options: &JobOptions) -> anyhow::Result<Self> {
         leftovers::clear(&options.job)?;

@@ -55,6 +55,8 @@ pub struct LaneLine {
     pub lost: u64,
     /// Byte from which on it makes no sense.
     pub damaged_at: Option<u64>,
+    /// Its owner recycled it under every look, so its records are missing here.
+    pub disturbed: bool,
 }
 
 /// A handle that is not free.
@@ -181,6 +183,7 @@ pub fn lane(lane: &LaneReport) -> LaneLine {
         deaths: lane.deaths,
         lost: lane.lost,
         damaged_at: lane.damaged_at,
+        disturbed: lane.disturbed,
     }
 }
 

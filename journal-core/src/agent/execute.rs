@@ -228,6 +228,7 @@ impl Agent {
         }
     }
 
+    #[inline]
     fn resolve(&self, handle: VirtualHandle, kind: HandleKind) -> Result<u64, Error> {
         match self.handles().resolve(handle, kind) {
             Ok(real) => Ok(real),
@@ -248,6 +249,7 @@ impl Agent {
     }
 
     /// A stream argument: NULL is the default stream, a foreign one is passed through.
+    #[inline]
     fn stream(&self, request: &Request<'_>, stream: VirtualHandle, position: usize) -> Result<RealHandle, Error> {
         if stream.0 == 0 || request.is_foreign(position) {
             return Ok(RealHandle(stream.0));

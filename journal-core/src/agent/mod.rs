@@ -37,7 +37,8 @@ pub struct Agent {
     pub(crate) aborts: Aborts,
     pub(crate) journal: Journal,
     pub(crate) gate: gate::Gate,
-    pub(crate) phase: PhaseCell,
+    /// Where this rank stands; the session moves it.
+    pub phase: PhaseCell,
     pub(crate) objects: objects::Objects,
     pub(crate) membership: Arc<ShmMembership>,
     pub(crate) rank: Rank,
@@ -178,7 +179,13 @@ impl Agent {
             Class::Query => None,
             _ => {
                 let mut header = EncodedHeader::new();
-                Some(self.journal.append(self.region_of(request), request.code(), 0, &request.encode_into(&mut header))?)
+                let parts = request.encode_into(&mut header);
+                let (region, code) = (self.region_of(request), request.code());
+                // A full journal can still be taken apart.
+                Some(match row.class {
+                    Class::Teardown => self.journal.append_vital(region, code, 0, &parts)?,
+                    _ => self.journal.append(region, code, 0, &parts)?,
+                })
             }
         };
         let mut outcome = self.execute(request, host);
@@ -198,7 +205,10 @@ impl Agent {
             };
         }
         if let (Phase::InStep(step), Ok(value)) = (phase, &outcome) {
-            self.after_step_request(request, *value, step);
+            // Nearly no request needs it.
+            if matches!(request.op(), OpCode::MemAlloc | OpCode::MemFree | OpCode::AllReduce) {
+                self.after_step_request(request, *value, step);
+            }
         }
         outcome
     }
@@ -287,13 +297,24 @@ impl Agent {
         if request.op() == OpCode::AllReduce && !self.faults.is_empty() {
             match self.faults.take(step) {
                 Some(Fault::Kill { delay }) => kill_self(delay, || self.membership.note_kill_time()),
-                Some(Fault::KillAtSetupDone) | None => {}
-                Some(Fault::FailDevice) => {
-                    self.membership.note_kill_time();
-                    let _ = self.device.inject_failure("told to fail by REJOIN_FAULT");
-                }
+                Some(Fault::FailDevice) => self.fail_device(),
+                _ => {}
             }
         }
+    }
+
+    /// Between the job's decision about `step` and this rank's commit.
+    pub(crate) fn after_go(&self, step: u32) {
+        match self.faults.take_after_go(step) {
+            Some(Fault::KillAfterGo) => kill_self(core::time::Duration::ZERO, || self.membership.note_kill_time()),
+            Some(Fault::FailDeviceAfterGo) => self.fail_device(),
+            _ => {}
+        }
+    }
+
+    fn fail_device(&self) {
+        self.membership.note_kill_time();
+        let _ = self.device.inject_failure("told to fail by REJOIN_FAULT");
     }
 
     fn lock_allocations(&self) -> std::sync::MutexGuard<'_, Vec<(DevicePtr, u64)>> {

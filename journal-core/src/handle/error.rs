@@ -49,7 +49,8 @@ pub enum HandleError {
         handle: VirtualHandle,
     },
     /// No free entry.
-    #[error("all {capacity} handles of this rank are in use; destroy some, or create the journal with more")]
+    #[error("all {capacity} handles of this rank are in use and the journal has no room for more of them; destroy some, or \
+             create the journal with a larger max_handles or capacity_bytes")]
     Full {
         /// Entries of the table.
         capacity: u32,

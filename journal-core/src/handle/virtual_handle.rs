@@ -30,6 +30,12 @@ impl VirtualHandle {
         (self.0 >> 32) as u32 & LAST_GENERATION
     }
 
+    /// A virtual handle of this kind.
+    #[inline(always)]
+    pub(super) fn is_of(self, kind: HandleKind) -> bool {
+        self.0 >> 56 == TAG >> 56 | kind as u64
+    }
+
     /// Its kind; an error for anything that is no virtual handle.
     #[inline]
     pub fn kind(self) -> Result<HandleKind, HandleError> {

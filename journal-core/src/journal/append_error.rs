@@ -28,6 +28,26 @@ pub enum AppendError {
         /// Bytes possible.
         limit: u64,
     },
+    /// No segment is large enough for a payload in one piece.
+    #[error("the journal is full: no segment has room for a payload of {len} bytes in one piece, the most is {limit}; create it with a larger capacity or another policy")]
+    NoRun {
+        /// Bytes given.
+        len: u64,
+        /// Bytes of the largest segment's chunks.
+        limit: u64,
+    },
+    /// The policy allows no further segment.
+    #[error("the journal is full and its policy allows no growth beyond {limit} bytes; raise its limit or end the step sooner")]
+    GrowthLimit {
+        /// Bytes of all segments.
+        limit: u64,
+    },
+    /// No step ended in time.
+    #[error("the journal is full: waited {waited_ms} ms for a step commit to make room, and none did")]
+    Blocked {
+        /// Time waited.
+        waited_ms: u64,
+    },
     /// More threads than slots.
     #[error("all {max} slots of the journal belong to live threads; end some or create it with more slots")]
     NoSlot {
@@ -74,11 +94,16 @@ pub enum AppendError {
 }
 
 impl AppendError {
+    /// Whether more chunks would help.
+    pub(super) fn is_full(&self) -> bool {
+        matches!(self, Self::Full { .. } | Self::NoRun { .. })
+    }
+
     /// The status of the C ABI.
     pub fn status(&self) -> Status {
         match self {
-            Self::Full { .. } | Self::NoSlot { .. } => Status::JournalFull,
-            Self::TooLarge { .. } | Self::Flags { .. } => Status::InvalidArgument,
+            Self::Full { .. } | Self::NoSlot { .. } | Self::GrowthLimit { .. } | Self::Blocked { .. } => Status::JournalFull,
+            Self::TooLarge { .. } | Self::NoRun { .. } | Self::Flags { .. } => Status::InvalidArgument,
             Self::Closed => Status::Closed,
             Self::Busy { .. } => Status::Timeout,
             Self::Corrupt { .. } => Status::Corrupt,

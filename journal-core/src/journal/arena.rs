@@ -98,7 +98,7 @@ pub fn claim<W: Words>(
     let most = store.segments().map(|(_, g)| u64::from(g.chunks)).max().unwrap_or(0);
     let count = len.div_ceil(chunk_bytes).max(1);
     if count > most {
-        return Err(AppendError::TooLarge { len, limit: most * chunk_bytes });
+        return Err(AppendError::NoRun { len, limit: most * chunk_bytes });
     }
     let id = chunk::claim(store, owner, class, count as u32).ok_or(AppendError::Full {
         what,

@@ -3,7 +3,7 @@
 //! The pattern is iceoryx2's robust index set: an owner word names who must give the chunk back, so a claimer
 //! that dies before it has linked the chunk is found by the sweep of [`super::reap`].
 
-use super::layout::{ChunkClass, ChunkId};
+use super::layout::{ChunkClass, ChunkId, OWNER_RESERVE};
 use super::store::Store;
 use crate::sync::{Ordering, Words, ordered_fence};
 
@@ -26,6 +26,28 @@ pub fn claim<W: Words>(store: &Store<W>, owner: u64, class: ChunkClass, count: u
     })
 }
 
+/// Takes one of the chunks kept back for records that must not fail.
+pub fn claim_reserve<W: Words>(store: &Store<W>, owner: u64, class: ChunkClass) -> Option<ChunkId> {
+    let id = store.chunk_ids().find(|id| {
+        let word = store.chunk(*id).owner();
+        // SYNC: AcqRel; pairs with the Release of whoever put it aside.
+        word.compare_exchange(OWNER_RESERVE, owner, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    })?;
+    open(store, id, class, 1);
+    Some(id)
+}
+
+/// Puts free chunks aside until there are as many as at the beginning, or none is free. Under the admin lock.
+pub fn restock<W: Words>(store: &Store<W>) {
+    let reserved = |id: &ChunkId| store.chunk(*id).owner().load(Ordering::Relaxed) == OWNER_RESERVE;
+    let kept = store.chunk_ids().filter(reserved).count() as u32;
+    for _ in kept..store.base().reserved_chunks() {
+        if claim(store, OWNER_RESERVE, ChunkClass::Emergency, 1).is_none() {
+            break;
+        }
+    }
+}
+
 /// Claims the run at `first`, or gives back what it got and returns the index of the chunk that was taken.
 fn claim_run<W: Words>(store: &Store<W>, owner: u64, first: ChunkId, count: u32) -> Result<(), u32> {
     for i in 0..count {
@@ -42,6 +64,8 @@ fn claim_run<W: Words>(store: &Store<W>, owner: u64, first: ChunkId, count: u32)
 
 /// Describes a claimed run: class, opening sequence, empty first word. It is not linked yet.
 fn open<W: Words>(store: &Store<W>, id: ChunkId, class: ChunkClass, count: u32) {
+    // The other chunks of the run name no run of their own, whatever an earlier life left there.
+    (1..count).for_each(|i| store.chunk(ChunkId(id.0 + i)).class().store(0, Ordering::Relaxed));
     let entry = store.chunk(id);
     entry.class().store(class as u64 | u64::from(count) << 32, Ordering::Relaxed);
     entry.last_seq().store(0, Ordering::Relaxed);

@@ -86,3 +86,31 @@ pub fn reap_dead(shared: &Shared) -> Result<u32, AppendError> {
     }
     Ok(reaped)
 }
+
+/// Gives back the chunks that lanes without an owner keep from earlier steps: nobody else will.
+pub fn recycle_idle(shared: &Shared) {
+    let store = &shared.store;
+    for slot in 0..store.base().max_slots as u16 {
+        if store.slot_word(slot, SLOT_STATE).load(Ordering::Acquire) == 0 {
+            continue;
+        }
+        let at = store.base().slot(slot);
+        if matches!(lock::holder(store, at, shared.futex_offset), lock::Holder::Alive(_)) {
+            continue;
+        }
+        let mutex = lock::mutex(store.memory().base(), at);
+        let died = match mutex.try_lock() {
+            Lock::Acquired => false,
+            Lock::OwnerDied => true,
+            Lock::Busy | Lock::Unusable(_) => continue,
+        };
+        // A damaged lane keeps what it has.
+        if let Ok(mut lane) = reap::resume(store, slot, died) {
+            lane.recycle(store);
+        }
+        if died {
+            mutex.make_consistent();
+        }
+        mutex.unlock();
+    }
+}

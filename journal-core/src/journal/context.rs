@@ -43,7 +43,10 @@ thread_local! {
 
 /// Runs `work` on this thread's lane of `shared`, claiming one at the first use. `work` does not come back here.
 #[inline(always)]
-pub(super) fn with_lane<R>(shared: &Arc<Shared>, work: impl FnOnce(&mut Lane) -> R) -> Result<R, AppendError> {
+pub(super) fn with_lane<R>(
+    shared: &Arc<Shared>,
+    work: impl FnOnce(&mut Lane) -> Result<R, AppendError>,
+) -> Result<R, AppendError> {
     let mut page = CURRENT.get();
     // SAFETY: CURRENT is null or points to a mapped page of this thread (cleared before it is unmapped); after a
     // fork it reads as zeros, which are valid here.
@@ -53,7 +56,14 @@ pub(super) fn with_lane<R>(shared: &Arc<Shared>, work: impl FnOnce(&mut Lane) ->
     // SAFETY: as above; the page holds an initialised lane for this journal, only this thread reaches it, and
     // `work` makes no second reference.
     let lane = unsafe { &mut (*page).lane };
-    Ok(work(lane))
+    work(lane)
+}
+
+/// Handles are owned by the slot of the thread's lane.
+impl crate::handle::Seat for Arc<Shared> {
+    fn owner(&self) -> u64 {
+        with_lane(self, |lane| Ok(lane.owner())).unwrap_or(0)
+    }
 }
 
 #[cold]

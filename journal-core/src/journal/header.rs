@@ -1,10 +1,11 @@
 //! The constant part of a segment: written once before publication, checked by everybody who opens it.
 
 use super::layout::{
-    ADMIN, ENDIAN_MARK, FORMAT_MAJOR, FORMAT_MINOR, Geometry, HEADER_LEN, HEADER_WORDS, Header, INCOMPLETE_FROM,
-    LAYOUT_HASH, MAGIC, MAX_SEGMENTS, SEQUENCE,
+    ADMIN, CHUNK_OWNER, ENDIAN_MARK, FORMAT_MAJOR, FORMAT_MINOR, Geometry, HEADER_LEN, HEADER_WORDS, Header, INCOMPLETE_FROM,
+    LAYOUT_HASH, MAGIC, MAX_SEGMENTS, OWNER_RESERVE, SEQUENCE,
 };
-use super::{JournalIdentity, SegmentError, SharedSegment, checksum, lock};
+use super::policy::Packed;
+use super::{JournalIdentity, OverflowPolicy, SegmentError, SharedSegment, checksum, lock};
 use crate::sync::{Ordering, Words};
 use core::mem::offset_of;
 
@@ -25,10 +26,17 @@ pub struct Checked {
     pub futex_offset: u8,
     /// 0 = base.
     pub segment_number: u64,
+    /// What it does when it is full.
+    pub policy: OverflowPolicy,
 }
 
 /// Fills a fresh base segment: mutexes, live part, constant part, magic last.
-pub fn fill_base(segment: &SharedSegment, geometry: &Geometry, identity: &JournalIdentity) -> Result<(), SegmentError> {
+pub fn fill_base(
+    segment: &SharedSegment,
+    geometry: &Geometry,
+    identity: &JournalIdentity,
+    policy: &OverflowPolicy,
+) -> Result<(), SegmentError> {
     let init = |at| {
         lock::mutex(segment, at).init().map_err(|source| SegmentError::Io {
             name: segment.name().to_string(),
@@ -42,12 +50,23 @@ pub fn fill_base(segment: &SharedSegment, geometry: &Geometry, identity: &Journa
     }
     segment.word(SEQUENCE).store(1, Ordering::Relaxed);
     segment.word(INCOMPLETE_FROM).store(u64::MAX, Ordering::Relaxed);
-    fill(segment, geometry, identity, lock::futex_offset(segment, ADMIN), 0);
+    for index in geometry.chunks - geometry.reserved_chunks()..geometry.chunks {
+        segment.word(geometry.chunk_entry(index) + CHUNK_OWNER).store(OWNER_RESERVE, Ordering::Relaxed);
+    }
+    fill(segment, geometry, identity, lock::futex_offset(segment, ADMIN), 0, policy);
     Ok(())
 }
 
 /// Writes the constant part.
-pub fn fill(segment: &SharedSegment, geometry: &Geometry, identity: &JournalIdentity, futex_offset: u8, number: u64) {
+pub fn fill(
+    segment: &SharedSegment,
+    geometry: &Geometry,
+    identity: &JournalIdentity,
+    futex_offset: u8,
+    number: u64,
+    policy: &OverflowPolicy,
+) {
+    let policy = policy.pack().expect("checked when the journal was created");
     let mut words = [0_u64; HEADER_WORDS];
     words[at!(version)] = version_word(futex_offset);
     words[at!(layout_hash)] = LAYOUT_HASH;
@@ -70,6 +89,9 @@ pub fn fill(segment: &SharedSegment, geometry: &Geometry, identity: &JournalIden
     words[at!(handles_at)] = geometry.handles_at;
     words[at!(chunks_at)] = geometry.chunks_at;
     words[at!(segment_number)] = number;
+    words[at!(overflow_policy)] = policy.number;
+    words[at!(overflow_limit)] = policy.limit;
+    words[at!(spill_directory)..][..policy.directory.len()].copy_from_slice(&policy.directory);
     words[at!(checksum)] = sum(&words);
     let out = segment.words(0, HEADER_WORDS);
     for (word, value) in out.iter().zip(words).skip(1) {
@@ -101,6 +123,19 @@ fn get_bytes(words: &[u64; HEADER_WORDS], at: usize) -> [u8; 16] {
     bytes[..8].copy_from_slice(&words[at].to_le_bytes());
     bytes[8..].copy_from_slice(&words[at + 1].to_le_bytes());
     bytes
+}
+
+/// [`check`], for a segment that must be a journal's first.
+pub fn check_base(segment: &SharedSegment) -> Result<Checked, SegmentError> {
+    let checked = check(segment)?;
+    if checked.segment_number != 0 {
+        return Err(SegmentError::Corrupt {
+            name: segment.name().to_string(),
+            offset: offset_of!(Header, segment_number) as u64,
+            what: "it is a growth segment; open the journal by the name before `.s`",
+        });
+    }
+    Ok(checked)
 }
 
 /// Checks every field of a journal segment; no byte of the constant part can differ unnoticed.
@@ -165,9 +200,17 @@ pub fn check(segment: &SharedSegment) -> Result<Checked, SegmentError> {
         boot_id: get_bytes(&words, at!(boot_id)),
         pid_namespace: words[at!(pid_namespace)],
     };
+    let packed = Packed {
+        number: words[at!(overflow_policy)],
+        limit: words[at!(overflow_limit)],
+        directory: std::array::from_fn(|i| words[at!(spill_directory) + i]),
+    };
+    let Some(policy) = OverflowPolicy::unpack(&packed) else {
+        return Err(corrupt(offset_of!(Header, overflow_policy) as u64, "its policy is none"));
+    };
     let futex_offset = (version >> 56) as u8;
     if futex_offset >= 64 || futex_offset % 4 != 0 {
         return Err(corrupt(15, "the lock word's offset is not one"));
     }
-    Ok(Checked { geometry, identity, futex_offset, segment_number: number })
+    Ok(Checked { geometry, identity, futex_offset, segment_number: number, policy })
 }

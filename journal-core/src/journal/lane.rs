@@ -41,6 +41,8 @@ pub struct Tail {
     pub at: u64,
     /// Address behind the last byte of the chunk; 0 without a chunk and when sealed, so that nothing fits.
     pub end: u64,
+    /// Like `end`, for records that must not fail: a chunk of the reserve is open to them alone.
+    pub vital_end: u64,
     /// The open chunk + 1.
     pub chunk: u64,
     /// Last sequence of the open chunk; 0 = it is empty.
@@ -58,6 +60,8 @@ pub struct Lane {
     pub(super) tails: [Tail; 2],
     /// Step payloads in the arena since the last sweep of it.
     pub(super) step_arenas: u32,
+    /// The record at hand must not fail for space.
+    pub(super) vital: bool,
 }
 
 /// What to append, with the lane and the store it goes to.
@@ -105,7 +109,7 @@ pub fn check_flags(flags: u16) -> Result<(), AppendError> {
 impl Lane {
     /// A lane without chunks, for a slot that was never used.
     pub fn new(slot: u16, boundary_seen: u64) -> Self {
-        Self { slot, boundary_seen, tails: [Tail::default(); 2], step_arenas: 0 }
+        Self { slot, boundary_seen, tails: [Tail::default(); 2], step_arenas: 0, vital: false }
     }
 
     /// Owner word of its chunks.
@@ -130,9 +134,9 @@ impl Lane {
         }
         let tail = &mut self.tails[region as usize];
         let at = tail.at;
-        let record = &store.words(at, (need / 8) as usize + 1)[..(need / 8) as usize + 1];
-        let (header, rest) = record.split_at((RECORD_HEADER / 8) as usize);
-        let (payload, terminator) = rest.split_at(rest.len() - 1);
+        let record = store.words(at, (need / 8) as usize + 1);
+        let (header, rest) = record.split_first_chunk::<{ (RECORD_HEADER / 8) as usize }>().expect("asked for more");
+        let (terminator, payload) = rest.split_last().expect("asked for one more");
 
         // Invisible while the commit word is 0.
         header[1].store(shape, Ordering::Relaxed);
@@ -140,7 +144,7 @@ impl Lane {
         let state = fill(crc, START, payload, parts);
         let state = crc.word(state, shape);
         // What stood here in an earlier life of the chunk is never parsed.
-        terminator[0].store(0, Ordering::Relaxed);
+        terminator.store(0, Ordering::Relaxed);
         header[0].store(PENDING, Ordering::Relaxed);
         // SYNC: Release half orders PENDING before the number is taken; pairs with the Acquire load of the limit in
         // scan.rs: whoever sees a higher limit sees this lane PENDING or COMMITTED.
@@ -162,7 +166,8 @@ impl Lane {
     fn make_room<W: Words>(&mut self, store: &Store<W>, region: Region, need: u64) -> Result<(), AppendError> {
         self.recycle(store);
         let tail = self.tails[region as usize];
-        if tail.sealed || tail.at + need + 16 > tail.end {
+        let end = if self.vital { tail.vital_end } else { tail.end };
+        if tail.sealed || tail.at + need + 16 > end {
             self.open_chunk(store, region, need)?;
         }
         Ok(())
@@ -174,7 +179,9 @@ impl Lane {
             Region::Setup => ChunkClass::Setup,
             Region::Step => ChunkClass::Step,
         };
-        let Some(id) = chunk::claim(store, self.owner(), class, 1) else {
+        let free = chunk::claim(store, self.owner(), class, 1);
+        let reserved = if free.is_none() && self.vital { chunk::claim_reserve(store, self.owner(), class) } else { None };
+        let Some(id) = free.or(reserved) else {
             let capacity = store.chunk_count() * store.base().chunk_bytes;
             return Err(AppendError::Full { what: region.name(), needed: need, capacity });
         };
@@ -197,7 +204,9 @@ impl Lane {
             }
         }
         let at = store.chunk_at(id);
-        *tail = Tail { at, end: at + store.base().chunk_bytes, chunk: link, last_seq: 0, sealed: false };
+        let vital_end = at + store.base().chunk_bytes;
+        let end = if reserved.is_some() { 0 } else { vital_end };
+        *tail = Tail { at, end, vital_end, chunk: link, last_seq: 0, sealed: false };
         Ok(())
     }
 
@@ -217,7 +226,7 @@ impl Lane {
                     chunk::reopen(store, id);
                     let at = store.chunk_at(id);
                     let end = at + store.base().chunk_bytes;
-                    *tail = Tail { at, end, last_seq: 0, sealed: false, ..*tail };
+                    *tail = Tail { at, end, vital_end: end, last_seq: 0, sealed: false, ..*tail };
                 }
                 break;
             }
@@ -240,28 +249,36 @@ impl Lane {
 /// neither summed nor read.
 #[inline(always)]
 pub(super) fn fill<C: Crc>(crc: C, mut state: u32, payload: &[AtomicU64], parts: &[&[u8]]) -> u32 {
-    let mut out = payload.iter();
+    let mut left = payload;
     let mut carry = 0_u64;
     let mut carried = 0_u32;
-    let mut put = |word: u64, state: u32| {
-        if let Some(at) = out.next() {
-            at.store(word, Ordering::Relaxed);
-        }
-        crc.word(state, word)
-    };
     for part in parts {
         let (words, rest) = part.as_chunks::<8>();
+        // The payload's length was taken from the parts: it is never the shorter one.
+        let (here, after) = left.split_at(words.len().min(left.len()));
+        left = after;
         if carried == 0 {
-            for word in words {
-                state = put(u64::from_le_bytes(*word), state);
+            for (at, word) in here.iter().zip(words) {
+                let word = u64::from_le_bytes(*word);
+                at.store(word, Ordering::Relaxed);
+                state = crc.word(state, word);
             }
         } else {
-            for word in words {
+            for (at, word) in here.iter().zip(words) {
                 let word = u64::from_le_bytes(*word);
-                state = put(carry | word << (8 * carried), state);
+                let joined = carry | word << (8 * carried);
+                at.store(joined, Ordering::Relaxed);
+                state = crc.word(state, joined);
                 carry = word >> (64 - 8 * carried);
             }
         }
+        let mut put = |word: u64, state: u32| {
+            if let Some((at, after)) = left.split_first() {
+                at.store(word, Ordering::Relaxed);
+                left = after;
+            }
+            crc.word(state, word)
+        };
         for byte in rest {
             carry |= u64::from(*byte) << (8 * carried);
             carried += 1;
@@ -272,7 +289,10 @@ pub(super) fn fill<C: Crc>(crc: C, mut state: u32, payload: &[AtomicU64], parts:
         }
     }
     if carried > 0 {
-        state = put(carry, state);
+        if let Some(at) = left.first() {
+            at.store(carry, Ordering::Relaxed);
+        }
+        state = crc.word(state, carry);
     }
     state
 }

@@ -24,6 +24,9 @@ pub const MAX_SEGMENTS: u32 = 64;
 /// Chunk index's width in a chunk id; the segment number stands above.
 pub const CHUNK_INDEX_BITS: u32 = 20;
 
+/// Words of the spill directory's path in the header.
+pub const SPILL_DIRECTORY_WORDS: usize = 32;
+
 /// Constant part of a segment: written before it is published, never changed. Only the creator writes it.
 #[repr(C)]
 pub struct Header {
@@ -75,8 +78,10 @@ pub struct Header {
     pub overflow_limit: u64,
     /// 0 for the base segment, k for growth segment k.
     pub segment_number: u64,
+    /// Where spill files are, ended by a zero byte; all zero without the policy.
+    pub spill_directory: [u64; SPILL_DIRECTORY_WORDS],
     /// Zero.
-    pub reserved: [u64; 37],
+    pub reserved: [u64; 5],
     /// CRC32C of the words from `version` to `reserved`.
     pub checksum: u64,
 }
@@ -196,15 +201,31 @@ const _: () = {
 /// Entry of the segment directory (base segment only): growth segments.
 #[repr(C)]
 pub struct DirectoryEntry {
-    /// EMPTY, CREATING, READY. Under `admin`; READY with Release.
+    /// EMPTY, CREATING, READY. Under `admin`; READY with Release. A crash leaves CREATING, which the next grower
+    /// undoes.
     pub state: u64,
     /// Bytes of the segment.
     pub len: u64,
-    /// Chunks (u32) and handle entries (u32) it brings.
+    /// Chunks (u32) it brings.
     pub contents: u64,
     /// 0 = /dev/shm, 1 = spill directory; pid of the creator above (u32).
     pub place: u64,
 }
+
+/// Bytes of a directory entry.
+pub const DIRECTORY_ENTRY_BYTES: u64 = size_of::<DirectoryEntry>() as u64;
+/// Offset of the length in an entry.
+pub const DIRECTORY_LEN: u64 = offset_of!(DirectoryEntry, len) as u64;
+/// Offset of the contents.
+pub const DIRECTORY_CONTENTS: u64 = offset_of!(DirectoryEntry, contents) as u64;
+/// Offset of the place and the creator.
+pub const DIRECTORY_PLACE: u64 = offset_of!(DirectoryEntry, place) as u64;
+/// State: nothing here.
+pub const SEGMENT_EMPTY: u64 = 0;
+/// State: being created by the holder of the admin lock.
+pub const SEGMENT_CREATING: u64 = 1;
+/// State: published.
+pub const SEGMENT_READY: u64 = 2;
 
 /// A thread's slot: entry of the registry, 256 bytes. Claimed by its robust mutex.
 #[repr(C)]
@@ -225,7 +246,9 @@ pub struct Slot {
     pub lost: u64,
     /// Deaths seen.
     pub deaths: u64,
-    _reserved: [u64; 16],
+    /// Index where the owner looks for a free handle next. Owner; a guess, any value is right.
+    pub handle_hint: u64,
+    _reserved: [u64; 15],
 }
 const _: () = assert!(size_of::<Slot>() == 256);
 
@@ -245,6 +268,9 @@ pub const SLOT_HEADS: u64 = offset_of!(Slot, heads) as u64;
 pub const SLOT_LOST: u64 = offset_of!(Slot, lost) as u64;
 /// Offset of the count of deaths.
 pub const SLOT_DEATHS: u64 = offset_of!(Slot, deaths) as u64;
+
+/// Offset of the guess at a free handle.
+pub const SLOT_HANDLE_HINT: u64 = offset_of!(Slot, handle_hint) as u64;
 
 /// Entry of a segment's chunk table, 64 bytes.
 #[repr(C)]
@@ -278,6 +304,10 @@ pub const CHUNK_NEXT: u64 = offset_of!(ChunkEntry, next) as u64;
 
 /// Owner of chunks that belong to no thread (PREPARED).
 pub const OWNER_JOURNAL: u64 = 0xFFFF;
+/// Owner of chunks kept back for records that must not fail ([`ChunkClass::Emergency`]).
+pub const OWNER_RESERVE: u64 = 0xFFFE;
+/// So that no slot's owner word is one of the above.
+pub const MAX_SLOTS: u32 = 0xFFF0;
 
 /// What a chunk is used for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -290,6 +320,7 @@ pub enum ChunkClass {
     ArenaStep = 4,
     Prepared = 5,
     Emergency = 6,
+    Handles = 7,
 }
 
 /// Header of a record, 32 bytes at a multiple of 16 in a chunk; payload follows, padded to 16.
@@ -350,7 +381,7 @@ pub const ARENA_DESCRIPTOR: u64 = size_of::<ArenaDescriptor>() as u64;
 /// Entry of the handle table, 64 bytes: one cache line.
 #[repr(C)]
 pub struct HandleEntry {
-    /// state u8, kind u8, epoch u16, generation u24 from bit 32. Changed by compare-and-swap, or by the binder.
+    /// state u8, kind u8, slot + 1 of who reserves or binds u16, generation u24 from bit 32. Compare-and-swap.
     pub state: u64,
     /// The real object. Binder: Release, before the state that shows it.
     pub real: u64,
@@ -358,8 +389,8 @@ pub struct HandleEntry {
     pub create_seq: u64,
     /// Handle this one was made from; 0 = none.
     pub parent: u64,
-    /// Slot + 1 of the reserving thread.
-    pub owner: u64,
+    /// In the first entry of a block: slot + 1 of the thread that takes handles from it, 0 = nobody.
+    pub block_owner: u64,
     _reserved: [u64; 3],
 }
 const _: () = assert!(size_of::<HandleEntry>() == 64);
@@ -372,8 +403,18 @@ pub const HANDLE_REAL: u64 = offset_of!(HandleEntry, real) as u64;
 pub const HANDLE_CREATE_SEQ: u64 = offset_of!(HandleEntry, create_seq) as u64;
 /// Offset of the parent.
 pub const HANDLE_PARENT: u64 = offset_of!(HandleEntry, parent) as u64;
-/// Offset of the owner.
-pub const HANDLE_OWNER: u64 = offset_of!(HandleEntry, owner) as u64;
+/// Offset of the block's owner.
+pub const HANDLE_BLOCK_OWNER: u64 = offset_of!(HandleEntry, block_owner) as u64;
+
+/// Directory of the chunks that hold more handle entries (base segment): each word 0, or a chunk + 1. Filled in
+/// order, by compare-and-swap; never emptied.
+pub const HANDLE_DIRECTORY: u64 = 0x800;
+/// Words of the directory.
+pub const HANDLE_DIRECTORY_ENTRIES: u64 = 256;
+const _: () = {
+    assert!(LIVE_AT + size_of::<Live>() as u64 <= HANDLE_DIRECTORY);
+    assert!(HANDLE_DIRECTORY + 8 * HANDLE_DIRECTORY_ENTRIES <= HEADER_LEN);
+};
 
 /// FNV-1a over sizes and offsets: a build with another layout is refused.
 pub const LAYOUT_HASH: u64 = {
@@ -387,6 +428,7 @@ pub const LAYOUT_HASH: u64 = {
         size_of::<DirectoryEntry>(),
         size_of::<ArenaDescriptor>(),
         offset_of!(Header, checksum),
+        offset_of!(Header, spill_directory),
         offset_of!(Live, boundary),
         offset_of!(Live, doorbell),
         offset_of!(Live, admin),
@@ -399,6 +441,8 @@ pub const LAYOUT_HASH: u64 = {
         offset_of!(ChunkEntry, next),
         offset_of!(HandleEntry, real),
         offset_of!(HandleEntry, create_seq),
+        offset_of!(HandleEntry, block_owner),
+        HANDLE_DIRECTORY as usize,
         size_of::<libc::pthread_mutex_t>(),
         SEGMENT_SHIFT as usize,
         CHUNK_INDEX_BITS as usize,
@@ -462,7 +506,8 @@ pub struct Geometry {
 impl Geometry {
     /// Lays out a base segment of at most `total_len` bytes; `None` if not even eight chunks fit.
     pub fn base(total_len: u64, chunk_bytes: u64, max_slots: u32, handles: u32) -> Option<Self> {
-        if !chunk_bytes.is_power_of_two() || !(4096..=1 << 30).contains(&chunk_bytes) || max_slots == 0 {
+        let sizes = chunk_bytes.is_power_of_two() && (4096..=1 << 30).contains(&chunk_bytes);
+        if !sizes || !(1..=MAX_SLOTS).contains(&max_slots) {
             return None;
         }
         let total_len = total_len & !4095;
@@ -476,6 +521,9 @@ impl Geometry {
 
     /// Lays out growth segment of at most `total_len` bytes: a header, a chunk table, chunks.
     pub fn growth(total_len: u64, chunk_bytes: u64) -> Option<Self> {
+        if !chunk_bytes.is_power_of_two() || !(4096..=1 << 30).contains(&chunk_bytes) || total_len >> SEGMENT_SHIFT != 0 {
+            return None;
+        }
         Self {
             total_len: total_len & !4095,
             chunk_bytes,
@@ -504,6 +552,18 @@ impl Geometry {
         }
         self.chunks = u32::try_from(chunks).ok()?;
         (chunks >= least).then_some(self)
+    }
+
+    /// Chunks kept back for records that must not fail: a journal that is full can still be taken apart.
+    pub const fn reserved_chunks(&self) -> u32 {
+        let share = self.chunks / 16;
+        if share == 0 {
+            1
+        } else if share > 4 {
+            4
+        } else {
+            share
+        }
     }
 
     /// Offset of a slot.

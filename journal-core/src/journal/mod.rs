@@ -5,7 +5,8 @@
 //!    │                                         └── arena              payloads larger than a chunk
 //!    ├── step (boundary)     prepared (blob and per-rank state, two slots)
 //!    └── claim ── reap       take a slot, seal what a dead owner left
-//! JournalReader ── scan ── snapshot                                   live, or after the writer's death
+//! growth (further segments)     policy (what a full journal does)
+//! JournalReader ── scan ── snapshot / follow (doorbell)               live, or after the writer's death
 //! segment, header, layout, store: the bytes below all of it
 //! ```
 //!
@@ -17,6 +18,7 @@ mod segment_error;
 #[allow(unsafe_code)]
 pub mod segment;
 pub mod identity;
+mod policy;
 pub mod header;
 pub mod store;
 
@@ -35,17 +37,24 @@ mod claim;
 #[allow(unsafe_code)]
 mod context;
 pub mod reap;
+mod growth;
+#[allow(unsafe_code)]
+mod doorbell;
 mod writer;
 
 pub mod record;
 pub mod scan;
 mod snapshot;
 mod reader;
+mod follow;
 
 pub use append_error::AppendError;
+pub use follow::{Event, Follower};
+pub use growth::{remove, remove_growth};
 pub use identity::JournalIdentity;
 pub use lane::RecordRef;
 pub use name::{SegmentName, SegmentRole};
+pub use policy::{OverflowPolicy, ParsePolicyError};
 pub use prepared::Prepared;
 pub use reader::{JournalReader, LoadError};
 pub use record::{Outcome, Record, RecordView};

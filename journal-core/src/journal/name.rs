@@ -47,6 +47,14 @@ impl SegmentName {
         Self(format!("{}.s{k}", self.0))
     }
 
+    /// The journal that a growth segment belongs to.
+    pub fn base(&self) -> Option<Self> {
+        match self.role() {
+            SegmentRole::Journal { growth: 1.., .. } => Some(Self(self.0.rsplit_once('.')?.0.to_owned())),
+            _ => None,
+        }
+    }
+
     /// Parses a file name found in the directory.
     pub fn parse(text: &str) -> Result<Self, SegmentError> {
         let name = Self(text.to_owned());
@@ -132,6 +140,7 @@ mod tests {
         assert_eq!(journal.role(), SegmentRole::Journal { rank: 3, incarnation: 2, growth: 0 });
         let grown = SegmentName::parse("rejoin.job-1_x.r3.2.s7").unwrap();
         assert_eq!(grown, journal.growth(7));
+        assert_eq!((grown.base(), journal.base()), (Some(journal.clone()), None));
         assert_eq!(SegmentName::members("a").unwrap().role(), SegmentRole::Members);
     }
 

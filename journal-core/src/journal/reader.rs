@@ -4,8 +4,8 @@ use std::path::Path;
 
 use super::name::SHARED_MEMORY_DIR;
 use super::store::{Memory, Store};
-use super::{Boundary, JournalIdentity, Prepared, SegmentError, SegmentName, SharedSegment, Snapshot, header, prepared, snapshot};
-use crate::handle::{HandleTable, VirtualHandle};
+use super::{Boundary, Follower, JournalIdentity, OverflowPolicy, Prepared, SegmentError, SegmentName, SharedSegment, Snapshot, header, prepared, snapshot};
+use crate::handle::{HandleTable, NoSeat, VirtualHandle};
 
 /// Looks at PREPARED that a writer may disturb before the reader takes what it has.
 const RETRIES: u32 = 64;
@@ -16,6 +16,7 @@ pub struct JournalReader {
     store: Store<Memory>,
     identity: JournalIdentity,
     futex_offset: u8,
+    policy: OverflowPolicy,
 }
 
 /// Why a journal could not be read.
@@ -45,12 +46,40 @@ impl JournalReader {
     /// Opens a journal, or a copy of one, in `dir`.
     pub fn open_in(dir: &Path, name: &SegmentName) -> Result<Self, LoadError> {
         let segment = SharedSegment::open_read_only(dir, name)?;
-        let checked = header::check(&segment)?;
+        let checked = header::check_base(&segment)?;
         Ok(Self {
-            store: Store::new(Memory::new(segment), checked.geometry),
+            store: Store::growing(Memory::new(segment), checked.geometry),
             identity: checked.identity,
             futex_offset: checked.futex_offset,
+            policy: checked.policy,
         })
+    }
+
+    pub(super) fn store(&self) -> &Store<Memory> {
+        &self.store
+    }
+
+    pub(super) fn futex_offset(&self) -> u8 {
+        self.futex_offset
+    }
+
+    pub(super) fn check_len(&self) -> Result<(), LoadError> {
+        Ok(self.store.memory().base().check_len()?)
+    }
+
+    /// What the journal does when it is full.
+    pub fn policy(&self) -> &OverflowPolicy {
+        &self.policy
+    }
+
+    /// Number and bytes of each growth segment in use.
+    pub fn growth_segments(&self) -> Vec<(u32, u64)> {
+        super::growth::describe(&self.store)
+    }
+
+    /// Follows the journal from its first set-up record and the open step on.
+    pub fn follow(self) -> Follower {
+        Follower::new(self)
     }
 
     /// Whose journal it is.
@@ -89,7 +118,6 @@ impl JournalReader {
     /// Handles that are not free, and the object of each where it has one now.
     pub fn live_handles(&self) -> Result<Vec<(VirtualHandle, Option<u64>)>, LoadError> {
         self.store.memory().base().check_len()?;
-        let hint = std::sync::atomic::AtomicU32::new(0);
-        Ok(HandleTable::new(&self.store, &hint).live())
+        Ok(HandleTable::new(&self.store, &NoSeat).live())
     }
 }

@@ -39,6 +39,10 @@ impl Visit for Reachable {
 /// what it had claimed but not linked.
 pub fn resume<W: Words>(store: &Store<W>, slot: u16, owner_died: bool) -> Result<Lane, AppendError> {
     let mut lane = Lane::new(slot, Boundary::read(store).count);
+    if owner_died {
+        // First: it says which chunks of the dead belong to the handle table now.
+        crate::handle::recover(store, lane.owner());
+    }
     let mut reachable = Reachable::default();
     let mut scratch = Scratch::default();
     for region in Region::ALL {
@@ -70,9 +74,9 @@ fn tail<W: Words>(
     let Some(id) = end.chunk else { return Ok(Tail::default()) };
     let chunk = u64::from(id.0) + 1;
     let whole = store.chunk_at(id) + store.base().chunk_bytes;
-    let sealed = Tail { at: end.at, end: 0, chunk, last_seq: end.last_seq, sealed: true };
+    let sealed = Tail { at: end.at, end: 0, vital_end: 0, chunk, last_seq: end.last_seq, sealed: true };
     match end.state {
-        EndState::Empty => Ok(Tail { end: whole, sealed: false, ..sealed }),
+        EndState::Empty => Ok(Tail { end: whole, vital_end: whole, sealed: false, ..sealed }),
         EndState::Pending => {
             // Before the seal: a reaper that dies in between is counted twice, and the bound stays a bound.
             store.slot_word(slot, SLOT_LOST).fetch_add(1, Ordering::Release);

@@ -37,6 +37,18 @@ pub trait Visit {
     }
     /// A committed, sealed or damaged record; false ends the walk.
     fn record(&mut self, record: &RecordView<'_>, arena: Option<Run>) -> bool;
+    /// The last record was taken; a later walk can go on behind it.
+    fn passed(&mut self, _position: Position) {}
+}
+
+/// Behind a record: where [`walk_on`] goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Position {
+    chunk: ChunkId,
+    /// Life of the chunk; in another one the walk starts again from the head.
+    open_seq: u64,
+    at: u64,
+    last_seq: u64,
 }
 
 /// State of a lane's end.
@@ -113,20 +125,45 @@ pub fn walk<W: Words, V: Visit>(
     let head = store.head(slot, region);
     // SYNC: Acquire; pairs with the Release of the head in lane.rs.
     let first = head.load(Ordering::Acquire);
-    let end = walk_from(store, slot, region, first, scratch, visit)?;
+    let end = walk_from(store, slot, region, Start::Chunk(first), scratch, visit)?;
     // A chain entered through a chunk that was given back and linked again further on lacks what lies between. Whoever
     // saw such a chunk's new life acquired what its owner did before: the head has moved.
     if head.load(Ordering::Relaxed) == first { Ok(end) } else { Err(Stop::Recycled) }
+}
+
+/// Walks on behind a record that an earlier walk passed; from the head without one.
+pub fn walk_on<W: Words, V: Visit>(
+    store: &Store<W>,
+    slot: u16,
+    region: Region,
+    position: Option<Position>,
+    scratch: &mut Scratch,
+    visit: &mut V,
+) -> Result<End, Stop> {
+    match position {
+        None => walk(store, slot, region, scratch, visit),
+        Some(position) => walk_from(store, slot, region, Start::Behind(position), scratch, visit),
+    }
+}
+
+enum Start {
+    /// Link to a chunk.
+    Chunk(u64),
+    Behind(Position),
 }
 
 fn walk_from<W: Words, V: Visit>(
     store: &Store<W>,
     slot: u16,
     region: Region,
-    mut link: u64,
+    start: Start,
     scratch: &mut Scratch,
     visit: &mut V,
 ) -> Result<End, Stop> {
+    let (mut link, mut resume) = match start {
+        Start::Chunk(link) => (link, None),
+        Start::Behind(position) => (u64::from(position.chunk.0) + 1, Some(position)),
+    };
     let mut end = End { state: EndState::Empty, at: 0, chunk: None, last_seq: 0, shape: 0 };
     let mut previous = 0;
     let mut hops = store.chunk_count();
@@ -140,7 +177,7 @@ fn walk_from<W: Words, V: Visit>(
         if !visit.enter(id) {
             return Err(Stop::Visitor);
         }
-        let walked = Chunk { store, slot, region, id, previous }.walk(scratch, visit)?;
+        let walked = Chunk { store, slot, region, id, previous, resume: resume.take() }.walk(scratch, visit)?;
         (link, previous, end) = (walked.next, walked.end.last_seq.max(previous), walked.end);
     }
 }
@@ -151,6 +188,7 @@ struct Chunk<'a, W> {
     region: Region,
     id: ChunkId,
     previous: u64,
+    resume: Option<Position>,
 }
 
 struct Walked {
@@ -173,6 +211,12 @@ impl<W: Words> Chunk<'_, W> {
         let limit = at + self.store.base().chunk_bytes;
         let mut previous = self.previous;
         let mut last_seq = 0;
+        if let Some(resume) = self.resume {
+            if resume.open_seq != life.open_seq {
+                return Err(Stop::Recycled);
+            }
+            (at, previous, last_seq) = (resume.at, resume.last_seq, resume.last_seq);
+        }
         loop {
             let end = |state, shape| End { state, at, chunk: Some(self.id), last_seq, shape };
             let damaged = || Walked { end: end(EndState::Damaged, 0), next: 0 };
@@ -196,6 +240,7 @@ impl<W: Words> Chunk<'_, W> {
                     }
                     at += record_bytes(len);
                     (previous, last_seq) = (sequence, sequence);
+                    visit.passed(Position { chunk: self.id, open_seq: life.open_seq, at, last_seq });
                 }
                 _ if !life.goes_on() => return Err(Stop::Recycled),
                 Commit::Empty => return Ok(Walked { end: end(EndState::Empty, 0), next: 0 }),

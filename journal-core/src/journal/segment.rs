@@ -21,7 +21,7 @@ use crate::sync::{AtomicU64, Words};
 /// fallocate in pieces, so that a signal or a full file system shows early.
 const RESERVE_PIECE: u64 = 16 << 20;
 /// Temporary names tried when a dead process of the same pid left some.
-const TEMPORARY_ATTEMPTS: u32 = 64;
+pub(super) const TEMPORARY_ATTEMPTS: u32 = 64;
 
 enum Mapping {
     Shared(Shmem),
@@ -226,6 +226,13 @@ impl SharedSegment {
         Ok(())
     }
 
+    #[cold]
+    #[inline(never)]
+    #[cfg_attr(loom, allow(dead_code))]
+    fn outside(&self, offset: u64, count: usize) -> ! {
+        panic!("{count} words at {offset:#x} are not in a segment of {:#x} bytes", self.len)
+    }
+
     fn populate(&self) -> Result<(), SegmentError> {
         let len = usize::try_from(self.len).expect("64-bit target");
         // SAFETY: the range is exactly this process's own mapping, which nobody else refers to yet; populating
@@ -245,17 +252,16 @@ impl SharedSegment {
 
 #[cfg(not(loom))]
 impl Words for SharedSegment {
+    #[inline(always)]
     fn word(&self, offset: u64) -> &AtomicU64 {
         &self.words(offset, 1)[0]
     }
 
+    #[inline(always)]
     fn words(&self, offset: u64, count: usize) -> &[AtomicU64] {
-        let end = offset.checked_add(count as u64 * 8);
-        assert!(
-            offset % 8 == 0 && end.is_some_and(|end| end <= self.len),
-            "{count} words at {offset:#x} are not in a segment of {:#x} bytes",
-            self.len
-        );
+        if offset % 8 != 0 || offset > self.len || count as u64 > (self.len - offset) / 8 {
+            self.outside(offset, count);
+        }
         // SAFETY: the offset is within the mapping (checked above).
         let first = unsafe { self.base.add(offset as usize) };
         // SAFETY: aligned (base is page-aligned, offset a multiple of 8), in bounds, mapped for as long as `self`

@@ -57,6 +57,12 @@ pub enum SegmentError {
         /// Chunk size asked for.
         chunk: u64,
     },
+    /// Peers could not find it.
+    #[error("{name}: the spill directory must be an absolute path of at most 255 bytes")]
+    SpillDirectory {
+        /// Segment.
+        name: String,
+    },
     /// The name is taken.
     #[error("{name} exists: the job may be running, or `rejoin gc` removes what a dead one left")]
     Exists {
@@ -128,7 +134,7 @@ impl SegmentError {
     /// The status of the C ABI.
     pub fn status(&self) -> Status {
         match self {
-            Self::Name { .. } | Self::Capacity { .. } => Status::InvalidArgument,
+            Self::Name { .. } | Self::Capacity { .. } | Self::SpillDirectory { .. } => Status::InvalidArgument,
             Self::NoSpace { .. } | Self::FileLimit { .. } | Self::AddressSpace { .. } => Status::NoSpace,
             Self::Exists { .. } => Status::Exists,
             Self::NotFound { .. } => Status::NotFound,

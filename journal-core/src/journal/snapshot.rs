@@ -36,6 +36,8 @@ pub struct LaneReport {
     pub lost: u64,
     /// Where the bytes stop making sense, if they do.
     pub damaged_at: Option<u64>,
+    /// Its owner recycled it under every walk, so its records are missing here. Nothing is wrong with them.
+    pub disturbed: bool,
 }
 
 /// A consistent look at a journal.
@@ -160,14 +162,14 @@ fn take_at(store: &Store<Memory>, identity: &JournalIdentity, futex_offset: u8, 
         if store.slot_word(slot, SLOT_STATE).load(Ordering::Acquire) == 0 {
             continue;
         }
-        let mut damaged_at = None;
+        let (mut damaged_at, mut disturbed) = (None, false);
         for region in Region::ALL {
             let from = if region == Region::Step { boundary.sequence.0 } else { 0 };
             let (mut collected, end) = lane(store, slot, region, from, limit, &mut scratch);
             found[region as usize].append(&mut collected.records);
             unfinished.append(&mut collected.unfinished);
             match end {
-                Some(end) if end.state == EndState::Pending => {
+                Walk::Whole(end) if end.state == EndState::Pending => {
                     // Asked after the walk: an owner that is alive now was alive then. One that is gone may have
                     // finished the record first.
                     let holder = lock::holder(store, store.base().slot(slot), futex_offset);
@@ -181,12 +183,13 @@ fn take_at(store: &Store<Memory>, identity: &JournalIdentity, futex_offset: u8, 
                         scan::unfinished(store, slot, region, end.at, limit, end.shape, outcome, &mut scratch);
                     unfinished.push(torn.view().to_record());
                 }
-                Some(end) if end.state == EndState::Damaged => damaged_at = Some(end.at),
-                Some(_) => {}
-                None => damaged_at = damaged_at.or(Some(store.base().slot(slot))),
+                Walk::Whole(end) if end.state == EndState::Damaged => damaged_at = Some(end.at),
+                Walk::Whole(_) => {}
+                Walk::Unreadable => damaged_at = damaged_at.or(Some(store.base().slot(slot))),
+                Walk::Disturbed => disturbed = true,
             }
         }
-        lanes.push(report(store, slot, futex_offset, damaged_at));
+        lanes.push(report(store, slot, futex_offset, (damaged_at, disturbed)));
     }
     let [mut setup, mut step] = found;
     setup.sort_unstable_by_key(|record| record.sequence);
@@ -208,7 +211,16 @@ fn take_at(store: &Store<Memory>, identity: &JournalIdentity, futex_offset: u8, 
     }
 }
 
-/// Walks one chain until its owner leaves it alone, or its memory is gone (`None`).
+/// How the walks of a chain ended.
+enum Walk {
+    Whole(scan::End),
+    /// Its memory is gone.
+    Unreadable,
+    /// Its owner never left it alone.
+    Disturbed,
+}
+
+/// Walks one chain until its owner leaves it alone.
 fn lane<'a>(
     store: &'a Store<Memory>,
     slot: u16,
@@ -216,22 +228,22 @@ fn lane<'a>(
     from: u64,
     below: u64,
     scratch: &mut Scratch,
-) -> (Collect<'a>, Option<scan::End>) {
+) -> (Collect<'a>, Walk) {
     let mut collect = Collect { store, from, below, records: Vec::new(), unfinished: Vec::new() };
     for _ in 0..RETRIES {
         match scan::walk(store, slot, region, scratch, &mut collect) {
-            Ok(end) => return (collect, Some(end)),
-            Err(Stop::Visitor) => return (collect, None),
+            Ok(end) => return (collect, Walk::Whole(end)),
+            Err(Stop::Visitor) => return (collect, Walk::Unreadable),
             Err(Stop::Recycled) => {
                 collect.records.clear();
                 collect.unfinished.clear();
             }
         }
     }
-    (collect, None)
+    (collect, Walk::Disturbed)
 }
 
-fn report(store: &Store<Memory>, slot: u16, futex_offset: u8, damaged_at: Option<u64>) -> LaneReport {
+fn report(store: &Store<Memory>, slot: u16, futex_offset: u8, (damaged_at, disturbed): (Option<u64>, bool)) -> LaneReport {
     let owner = store.slot_word(slot, SLOT_OWNER).load(Ordering::Relaxed);
     let (pid, tid) = (owner as u32, (owner >> 32) as u32);
     LaneReport {
@@ -244,6 +256,7 @@ fn report(store: &Store<Memory>, slot: u16, futex_offset: u8, damaged_at: Option
         deaths: store.slot_word(slot, SLOT_DEATHS).load(Ordering::Relaxed),
         lost: store.slot_word(slot, SLOT_LOST).load(Ordering::Acquire),
         damaged_at,
+        disturbed,
     }
 }
 

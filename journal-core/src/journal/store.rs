@@ -6,7 +6,7 @@ use super::layout::{
     self, CHUNK_CLASS, CHUNK_INDEX_BITS, CHUNK_LAST_SEQ, CHUNK_NEXT, CHUNK_OPEN_SEQ, CHUNK_OWNER, ChunkId, Geometry,
     MAX_SEGMENTS, SEGMENT_SHIFT, SLOT_HEADS,
 };
-use super::{Region, SharedSegment};
+use super::{Region, SharedSegment, growth};
 use crate::sync::{AtomicU64, Words};
 
 /// Mapped segments under linear addresses.
@@ -39,17 +39,21 @@ impl Memory {
 }
 
 impl Words for Memory {
-    #[inline]
+    #[inline(always)]
     fn word(&self, address: u64) -> &AtomicU64 {
         &self.words(address, 1)[0]
     }
 
-    #[inline]
+    #[inline(always)]
     fn words(&self, address: u64, count: usize) -> &[AtomicU64] {
         let segment = address >> SEGMENT_SHIFT;
-        if segment == 0 {
-            return self.base.words(address, count);
-        }
+        if segment == 0 { self.base.words(address, count) } else { self.words_of_growth(address, count) }
+    }
+}
+
+impl Memory {
+    fn words_of_growth(&self, address: u64, count: usize) -> &[AtomicU64] {
+        let segment = address >> SEGMENT_SHIFT;
         let mapped = self.growth[segment as usize - 1].get().expect("addresses of unmapped segments are never made");
         mapped.words(address & ((1 << SEGMENT_SHIFT) - 1), count)
     }
@@ -61,12 +65,21 @@ pub struct Store<W> {
     memory: W,
     base: Geometry,
     growth: Box<[OnceLock<Geometry>]>,
+    /// Maps a growth segment that another process made.
+    map: fn(&W, &Geometry, u32) -> Option<Geometry>,
+}
+
+impl Store<Memory> {
+    /// Over the base segment, and growth segments when an address needs them.
+    pub fn growing(memory: Memory, base: Geometry) -> Self {
+        Self { map: growth::map_ready, ..Self::new(memory, base) }
+    }
 }
 
 impl<W: Words> Store<W> {
     /// Over the base segment alone.
     pub fn new(memory: W, base: Geometry) -> Self {
-        Self { memory, base, growth: (1..MAX_SEGMENTS).map(|_| OnceLock::new()).collect() }
+        Self { memory, base, growth: (1..MAX_SEGMENTS).map(|_| OnceLock::new()).collect(), map: |_, _, _| None }
     }
 
     /// The words.
@@ -75,17 +88,19 @@ impl<W: Words> Store<W> {
     }
 
     /// Geometry of the base segment.
-    #[inline]
+    #[inline(always)]
     pub fn base(&self) -> &Geometry {
         &self.base
     }
 
-    /// Geometry of a mapped segment.
+    /// Geometry of a segment; `None` if there is no such segment, or it cannot be mapped.
     pub fn geometry(&self, segment: u32) -> Option<&Geometry> {
-        match segment.checked_sub(1) {
-            None => Some(&self.base),
-            Some(k) => self.growth.get(k as usize)?.get(),
+        let Some(k) = segment.checked_sub(1) else { return Some(&self.base) };
+        let known = self.growth.get(k as usize)?;
+        if known.get().is_none() {
+            let _ = known.set((self.map)(&self.memory, &self.base, segment)?);
         }
+        known.get()
     }
 
     /// Makes growth segment `k`, already attached to the memory, known.
@@ -104,25 +119,25 @@ impl<W: Words> Store<W> {
     }
 
     /// The word at `address`.
-    #[inline]
+    #[inline(always)]
     pub fn word(&self, address: u64) -> &AtomicU64 {
         self.memory.word(address)
     }
 
     /// Consecutive words.
-    #[inline]
+    #[inline(always)]
     pub fn words(&self, address: u64, count: usize) -> &[AtomicU64] {
         self.memory.words(address, count)
     }
 
     /// The global sequence.
-    #[inline]
+    #[inline(always)]
     pub fn sequence(&self) -> &AtomicU64 {
         self.word(layout::SEQUENCE)
     }
 
     /// The count of boundary moves.
-    #[inline]
+    #[inline(always)]
     pub fn boundary(&self) -> &AtomicU64 {
         self.word(layout::BOUNDARY)
     }

@@ -2,20 +2,22 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64 as Counter, Ordering as CounterOrdering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::append_error::AppendError;
 use super::checksum::{self, Hardware};
 use super::lane::{self, Append, RecordRef};
-use super::layout::{ADMIN, FINISHED, FLAG_ARENA, Geometry, RECORD_HEADER, SEGMENT_SHIFT};
+use super::layout::{
+    ADMIN, DROPPED, FINISHED, FLAG_ARENA, Geometry, INCOMPLETE_FROM, RECORD_HEADER, SEGMENT_SHIFT, SEGMENTS, WAITERS,
+};
 use super::lock::{self, Holder};
 use super::store::{Memory, Store};
 use super::{
-    Boundary, JournalIdentity, Prepared, Region, SegmentError, SegmentName, Sequence, SharedSegment, Snapshot, arena,
-    claim, context, header, prepared, snapshot,
+    Boundary, JournalIdentity, OverflowPolicy, Prepared, Region, SegmentError, SegmentName, Sequence, SharedSegment,
+    Snapshot, arena, chunk, claim, context, doorbell, growth, header, prepared, snapshot,
 };
 use crate::handle::HandleTable;
-use crate::sync::Ordering;
+use crate::sync::{Ordering, Words};
 use crate::sync::robust::Lock;
 
 /// How a journal is created.
@@ -35,12 +37,14 @@ pub struct JournalOptions {
     pub max_slots: u32,
     /// Bytes of a chunk, a power of two.
     pub chunk_bytes: u64,
-    /// Handles that may live at the same time.
+    /// Handles that may live at the same time before the table takes chunks, at most a quarter of the journal's.
     pub max_handles: u32,
+    /// What an append does when no chunk is free.
+    pub policy: OverflowPolicy,
 }
 
 impl JournalOptions {
-    /// Defaults: 4 MiB, 64 slots, chunks of 64 KiB, 4,096 handles.
+    /// Defaults: 4 MiB, 64 slots, chunks of 64 KiB, 4,096 handles, an error when it is full.
     pub fn new(job: impl Into<String>, rank: u32, incarnation: u32) -> Self {
         Self {
             job: job.into(),
@@ -51,6 +55,7 @@ impl JournalOptions {
             max_slots: 64,
             chunk_bytes: 64 << 10,
             max_handles: 4096,
+            policy: OverflowPolicy::Error,
         }
     }
 
@@ -66,9 +71,9 @@ pub(crate) struct Shared {
     /// Number in this process, from 1.
     pub(super) id: u64,
     pub(super) identity: JournalIdentity,
+    pub(super) policy: OverflowPolicy,
     pub(super) futex_offset: u8,
     pub(super) crc: Option<Hardware>,
-    handle_hint: std::sync::atomic::AtomicU32,
 }
 
 /// An open journal. Clones are the same journal; any thread may append, each gets a lane of its own at its first
@@ -89,6 +94,9 @@ impl Drop for Open {
     }
 }
 
+/// Larger payloads go to spill files only: shared memory is the ranks' own memory.
+const PAYLOAD_LIMIT: u64 = 64 << 20;
+
 /// Longest hold of the admin lock is a PREPARED copy; far above that, its holder is stopped.
 const ADMIN_LIMIT: Duration = Duration::from_secs(10);
 
@@ -103,9 +111,12 @@ impl Journal {
                 chunk: options.chunk_bytes,
             });
         };
+        if options.policy.pack().is_none() {
+            return Err(SegmentError::SpillDirectory { name: name.to_string() });
+        }
         let identity = JournalIdentity::of_this_process(options.job_uuid, options.rank, options.incarnation);
         let segment = SharedSegment::create(&name, geometry.total_len, |segment| {
-            header::fill_base(segment, &geometry, &identity)
+            header::fill_base(segment, &geometry, &identity, &options.policy)
         })?;
         Self::over(segment)
     }
@@ -117,15 +128,15 @@ impl Journal {
 
     fn over(segment: SharedSegment) -> Result<Self, SegmentError> {
         static IDS: Counter = Counter::new(1);
-        let checked = header::check(&segment)?;
+        let checked = header::check_base(&segment)?;
         let id = IDS.fetch_add(1, CounterOrdering::Relaxed);
         let shared = Arc::new(Shared {
-            store: Store::new(Memory::new(segment), checked.geometry),
+            store: Store::growing(Memory::new(segment), checked.geometry),
             id,
             identity: checked.identity,
+            policy: checked.policy,
             futex_offset: checked.futex_offset,
             crc: Hardware::detect(),
-            handle_hint: std::sync::atomic::AtomicU32::new(0),
         });
         Ok(Self { shared, _open: Arc::new(Open(id)) })
     }
@@ -137,6 +148,46 @@ impl Journal {
     /// chunk ends.
     #[inline]
     pub fn append(&self, region: Region, kind: u16, flags: u16, parts: &[&[u8]]) -> Result<RecordRef, AppendError> {
+        let record = match self.append_once(region, kind, flags, parts) {
+            Err(error) if error.is_full() => self.append_full(region, kind, flags, parts, false)?,
+            done => done?,
+        };
+        self.ring();
+        Ok(record)
+    }
+
+    /// [`Self::append`] for what takes a full journal apart, such as the end of an object: where nothing else is free
+    /// it uses chunks kept back for it.
+    pub fn append_vital(&self, region: Region, kind: u16, flags: u16, parts: &[&[u8]]) -> Result<RecordRef, AppendError> {
+        let record = match self.append_once(region, kind, flags, parts) {
+            Err(error) if error.is_full() => self.append_full(region, kind, flags, parts, true)?,
+            done => done?,
+        };
+        self.ring();
+        Ok(record)
+    }
+
+    /// The caller goes on without a record that was refused: the journal says from now on that it is incomplete, and
+    /// nobody replays it.
+    pub fn note_dropped(&self) {
+        let store = &self.shared.store;
+        let now = store.sequence().load(Ordering::Acquire);
+        store.word(INCOMPLETE_FROM).fetch_min(now, Ordering::AcqRel);
+        store.word(DROPPED).fetch_add(1, Ordering::Release);
+        tracing::warn!(journal = %self.name(), from = now, "a record was dropped: this journal cannot be replayed");
+    }
+
+    /// Wakes those who said that they sleep.
+    #[inline]
+    fn ring(&self) {
+        let base = self.shared.store.memory().base();
+        if base.word(WAITERS).load(Ordering::Relaxed) != 0 {
+            doorbell::ring(base);
+        }
+    }
+
+    #[inline]
+    fn append_once(&self, region: Region, kind: u16, flags: u16, parts: &[&[u8]]) -> Result<RecordRef, AppendError> {
         lane::check_flags(flags)?;
         let shared = &*self.shared;
         if lane::payload_len(parts) > shared.store.base().inline_limit() {
@@ -144,12 +195,93 @@ impl Journal {
         }
         context::with_lane(&self.shared, |lane| {
             checksum::run(shared.crc, Append { lane, store: &shared.store, region, kind, flags, parts })
-        })?
+        })
+    }
+
+    /// Makes room as the policy says, and tries again.
+    #[cold]
+    #[inline(never)]
+    fn append_full(
+        &self,
+        region: Region,
+        kind: u16,
+        flags: u16,
+        parts: &[&[u8]],
+        vital: bool,
+    ) -> Result<RecordRef, AppendError> {
+        let shared = &*self.shared;
+        let started = Instant::now();
+        loop {
+            let grown = shared.store.word(SEGMENTS).load(Ordering::Acquire);
+            let rung = doorbell::count(shared.store.memory().base());
+            if self.is_blocking(region) {
+                doorbell::arm(shared.store.memory().base());
+            }
+            claim::recycle_idle(shared);
+            let full = match self.append_once(region, kind, flags, parts) {
+                Err(error) if error.is_full() => error,
+                done => return done,
+            };
+            let chunks = lane::payload_len(parts).div_ceil(shared.store.base().chunk_bytes).max(1);
+            let relief = match &shared.policy {
+                OverflowPolicy::Grow { .. } | OverflowPolicy::Spill { .. } => self.grow_unless_grown(grown, chunks),
+                OverflowPolicy::Block { timeout } if region == Region::Step => {
+                    let deadline = started + *timeout;
+                    if Instant::now() < deadline {
+                        doorbell::sleep(shared.store.memory().base(), rung, deadline);
+                        Ok(())
+                    } else {
+                        Err(AppendError::Blocked { waited_ms: timeout.as_millis() as u64 })
+                    }
+                }
+                // Set-up records are not freed by a step's end.
+                OverflowPolicy::Block { .. } | OverflowPolicy::Error => Err(full),
+            };
+            match relief {
+                Ok(()) => {}
+                Err(_) if vital => return self.append_from_reserve(region, kind, flags, parts),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn is_blocking(&self, region: Region) -> bool {
+        matches!(self.shared.policy, OverflowPolicy::Block { .. }) && region == Region::Step
+    }
+
+    /// Another thread may have grown the journal while this one waited for the lock.
+    fn grow_unless_grown(&self, seen: u64, chunks: u64) -> Result<(), AppendError> {
+        self.administer(|shared| {
+            if shared.store.word(SEGMENTS).load(Ordering::Acquire) != seen { Ok(()) } else { growth::grow(shared, chunks) }
+        })
+    }
+
+    fn append_from_reserve(
+        &self,
+        region: Region,
+        kind: u16,
+        flags: u16,
+        parts: &[&[u8]],
+    ) -> Result<RecordRef, AppendError> {
+        let mark = |vital| {
+            context::with_lane(&self.shared, |lane| {
+                lane.vital = vital;
+                Ok(())
+            })
+        };
+        mark(true)?;
+        let done = self.append_once(region, kind, flags, parts);
+        mark(false)?;
+        done
     }
 
     #[cold]
     fn append_large(&self, region: Region, kind: u16, flags: u16, parts: &[&[u8]]) -> Result<RecordRef, AppendError> {
         let (store, crc) = (&self.shared.store, self.shared.crc);
+        let len = lane::payload_len(parts);
+        if len > PAYLOAD_LIMIT && !matches!(self.shared.policy, OverflowPolicy::Spill { .. }) {
+            return Err(AppendError::TooLarge { len, limit: PAYLOAD_LIMIT });
+        }
         context::with_lane(&self.shared, |lane| {
             lane.recycle(store);
             let placed = arena::place(store, crc, lane.owner(), region, parts)?;
@@ -168,7 +300,7 @@ impl Journal {
                     Err(error)
                 }
             }
-        })?
+        })
     }
 
     /// Stores what the call gave (63 bits) beside its record. False if the record is gone with its step. By the
@@ -190,12 +322,23 @@ impl Journal {
     /// Ends step `step`: its records no longer count. One store is the commit; a death leaves the old or the new
     /// boundary. A consistent cut needs the caller to have ordered other threads' calls before this one.
     pub fn step_commit(&self, step: u32) -> Result<Sequence, AppendError> {
-        self.administer(|shared| Ok(Boundary::advance(&shared.store, Some(u64::from(step) + 1)).sequence))
+        self.cut(Some(u64::from(step) + 1))
     }
 
     /// Drops the records of a step that will be run again, without ending it.
     pub fn step_discard(&self) -> Result<Sequence, AppendError> {
-        self.administer(|shared| Ok(Boundary::advance(&shared.store, None).sequence))
+        self.cut(None)
+    }
+
+    /// Moves the boundary; takes no chunk, so a full journal can always be cut.
+    fn cut(&self, next_step: Option<u64>) -> Result<Sequence, AppendError> {
+        let sequence = self.administer(|shared| {
+            let sequence = Boundary::advance(&shared.store, next_step).sequence;
+            chunk::restock(&shared.store);
+            Ok(sequence)
+        })?;
+        self.ring();
+        Ok(sequence)
     }
 
     /// The current boundary.
@@ -206,12 +349,15 @@ impl Journal {
     /// Makes room for PREPARED contents of `bytes_max` (see [`prepared::bytes_for`]), so that later writes of up to
     /// that size cannot fail for space.
     pub fn prepared_reserve(&self, bytes_max: u64) -> Result<(), AppendError> {
-        self.administer(|shared| prepared::reserve(&shared.store, bytes_max))
+        self.administer(|shared| growing(shared, bytes_max, || prepared::reserve(&shared.store, bytes_max)))
     }
 
     /// Writes the PREPARED content that `step` begins with. The content for `step - 1` stays.
     pub fn prepared_write(&self, step: u32, blob: &[u8], parts: &[(u32, &[u8])]) -> Result<(), AppendError> {
-        self.administer(|shared| prepared::write(&shared.store, shared.crc, step, blob, parts))
+        let bytes = prepared::bytes_for(blob.len(), parts.iter().map(|(_, bytes)| bytes.len()));
+        self.administer(|shared| {
+            growing(shared, bytes, || prepared::write(&shared.store, shared.crc, step, blob, parts))
+        })
     }
 
     /// The PREPARED content for `step`.
@@ -222,7 +368,7 @@ impl Journal {
     /// The handle table of this rank.
     #[inline]
     pub fn handles(&self) -> HandleTable<'_, Memory> {
-        HandleTable::new(&self.shared.store, &self.shared.handle_hint)
+        HandleTable::new(&self.shared.store, &self.shared)
     }
 
     /// What a reader would see now.
@@ -245,6 +391,11 @@ impl Journal {
         &self.shared.identity
     }
 
+    /// What it does when it is full.
+    pub fn policy(&self) -> &OverflowPolicy {
+        &self.shared.policy
+    }
+
     /// Its published name.
     pub fn name(&self) -> &SegmentName {
         self.shared.store.memory().base().name()
@@ -252,7 +403,7 @@ impl Journal {
 
     /// Removes the published name (growth segments included); open mappings stay valid.
     pub fn unlink(&self) -> Result<(), SegmentError> {
-        SharedSegment::unlink(self.name())
+        growth::remove(self.name())
     }
 
     /// Runs `work` under the admin lock. Its former holder may have died at any point: every step it guards is
@@ -278,5 +429,17 @@ impl Journal {
         let result = work(shared);
         mutex.unlock();
         result
+    }
+}
+
+/// Repeats `work`, of `bytes` in a row, after growing the journal for it. Under the admin lock.
+fn growing<R>(shared: &Shared, bytes: u64, work: impl Fn() -> Result<R, AppendError>) -> Result<R, AppendError> {
+    loop {
+        match work() {
+            Err(error) if error.is_full() && shared.policy.grows() => {
+                growth::grow(shared, bytes.div_ceil(shared.store.base().chunk_bytes).max(1))?;
+            }
+            done => return done,
+        }
     }
 }

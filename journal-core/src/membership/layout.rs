@@ -81,8 +81,7 @@ pub(super) const RANK_KILL_TIME: u64 = 0x10;
 const RANK_VOTE: u64 = 0x40;
 const RANK_COMMIT: u64 = 0x48;
 const RANK_ARRIVAL: u64 = 0x50;
-/// Operations so far, for the detection of hangs. The rank, on every request.
-pub(super) const RANK_OPERATIONS: u64 = 0x80;
+// 0x80 was a count of operations; the journals tell it now.
 const RANK_PLACES: u64 = 0x100;
 const RANK_MUTEXES: u64 = RANK_PLACES + PLACES as u64 * PLACE_BYTES;
 const RANK_BYTES: u64 = RANK_MUTEXES + PLACES as u64 * ROBUST_MUTEX_BYTES;

@@ -11,6 +11,7 @@
 //! clique     the communicators of the job, in creation order
 //! report     what happened in each recovery
 //! header     what is fixed for a job
+//! remove     taking the segments of an ended job away
 //! shm        all of it in one shared-memory segment: `ShmMembership`
 //! ```
 //!
@@ -32,6 +33,7 @@ mod memory;
 pub mod report;
 pub mod seat;
 mod protocols;
+mod remove;
 mod shared;
 pub mod shm;
 
@@ -47,6 +49,7 @@ pub use failed::{Cause, FailedSet, Failure};
 pub use header::{JobOptions, JobPolicy, JobStrategy};
 pub use liveness::LauncherState;
 pub use memory::monotonic_ns;
+pub use remove::remove_all;
 pub use report::{Contribution, FailedRank, RecoveryOutcome, RecoveryReport, StageTimes};
 pub use seat::{ExitEvidence, Identity, Seat, SeatState};
 pub use shm::ShmMembership;

@@ -246,11 +246,6 @@ impl ShmMembership {
         }
     }
 
-    /// Operations of each rank so far.
-    pub fn operations(&self) -> Vec<u64> {
-        self.ranks().map(|rank| self.rank_word(rank, RANK_OPERATIONS).load(Ordering::Relaxed)).collect()
-    }
-
     /// The last epoch that `rank` has acknowledged.
     pub fn acknowledged(&self, rank: Rank) -> Option<Epoch> {
         let word = self.rank_word(rank, RANK_ACKNOWLEDGED).load(Ordering::Acquire);
@@ -326,13 +321,6 @@ impl ShmMembership {
         self.rank_word(rank, RANK_ACKNOWLEDGED).fetch_max(u64::from(epoch.0) + 1, Ordering::AcqRel);
         self.shared.memory.signal();
         Ok(())
-    }
-
-    /// Counts an operation of this rank, for the detection of hangs. No system call.
-    pub fn count_operation(&self) {
-        if let Role::Member { rank, .. } = self.role {
-            self.rank_word(rank, RANK_OPERATIONS).fetch_add(1, Ordering::Relaxed);
-        }
     }
 
     /// Notes the time (CLOCK_MONOTONIC) right before this process kills itself for a test.

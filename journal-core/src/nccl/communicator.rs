@@ -323,7 +323,8 @@ impl RealCommunicator {
     }
 
     // The stream pointer is the device's own; NCCL gets it as it is.
-    #[allow(clippy::not_unsafe_ptr_arg_deref)]
+    // Of the calls in the block one runs, and all have the same contract.
+    #[allow(clippy::not_unsafe_ptr_arg_deref, clippy::multiple_unsafe_ops_per_block)]
     /// Enqueues one collective on `stream` (as [`crate::backend::Device::stream_native`] gave it).
     pub fn enqueue(&self, call: Collective, stream: *mut c_void) -> Result<(), NcclError> {
         let (lib, comm) = (&self.library, self.raw);

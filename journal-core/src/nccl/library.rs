@@ -36,6 +36,8 @@ macro_rules! table {
             /// # Safety
             /// The arguments satisfy the contract of the NCCL function: live communicators of this library,
             /// pointers valid as NCCL documents them.
+            // As many as NCCL's function has.
+            #[allow(clippy::too_many_arguments)]
             pub unsafe fn $field(&self, $($arg: $ty),*) -> Result<NcclResult, NcclError> {
                 let function = entry_get!($presence, self.table.$field, self, $symbol);
                 // SAFETY: passed on to the caller.

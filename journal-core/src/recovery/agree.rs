@@ -1,10 +1,9 @@
 //! Agree: everyone works with the proposer's failed set, and knows whether it can be recovered from.
 
 use super::attempt::Attempt;
-use crate::error::{EndReason, Error};
-use super::end_job;
-use crate::journal::{SegmentName, SharedSegment};
-use crate::membership::{BlobScope, LauncherState, Membership, Rank, ShmMembership};
+use crate::error::Error;
+use super::end_without_launcher;
+use crate::membership::{BlobScope, Membership, Rank, ShmMembership};
 use crate::session::state::{StateKind, StateTable};
 
 /// Key under which a rank publishes its state table at `setup_done`.
@@ -12,33 +11,37 @@ pub fn states_key(rank: Rank) -> String {
     format!("states.{rank}")
 }
 
+/// Key of the text about memory without a state kind (`REJOIN_UNREGISTERED=warn`), for the launcher to tell.
+pub fn unregistered_key(rank: Rank) -> String {
+    format!("unregistered.{rank}")
+}
+
+/// Replicated state with a single holder, as (rank, name): if that rank dies, the job ends. For the launcher to tell.
+pub fn states_with_one_holder(membership: &ShmMembership) -> Result<Vec<(Rank, String)>, Error> {
+    let cliques = membership.cliques()?;
+    let mut found = Vec::new();
+    for rank in (0..membership.nranks()).map(Rank) {
+        let Some(bytes) = membership.find_blob(BlobScope::Permanent, &states_key(rank))? else { continue };
+        for state in StateTable::from_bytes(&bytes).of_kind(StateKind::Replicated) {
+            let clique = cliques.iter().find(|c| Some(c.description.key) == state.clique.map(|k| k.0));
+            if clique.is_some_and(|c| c.members.len() == 1) {
+                found.push((rank, state.name.clone()));
+            }
+        }
+    }
+    Ok(found)
+}
+
 impl Attempt<'_> {
     pub(super) fn agree(&mut self) -> Result<(), Error> {
         let membership = self.membership();
-        if membership.launcher().1 != LauncherState::Alive && self.failed.iter().any(|f| f.cause.is_fenced()) {
-            if self.leader {
-                self.remove_segments();
-            }
-            end_job(self.core, EndReason::NoLauncher, "the launcher is gone, so nobody can start a replacement");
-            return Err(self.core.agent.doomed());
+        if self.failed.iter().any(|f| f.cause.is_fenced()) && !membership.launcher_lives() {
+            return Err(end_without_launcher(self.core));
         }
         if self.leader {
             self.refuse_lost_state()?;
         }
         self.check()
-    }
-
-    /// Nobody else is left to do it. The journals of the living go with their names only.
-    fn remove_segments(&self) {
-        let job = &self.core.options.job;
-        for (rank, seat) in (0..).zip(self.membership().seats()) {
-            for incarnation in 0..=seat.incarnation.0 {
-                if let Ok(name) = SegmentName::journal(job, rank, incarnation) {
-                    let _ = SharedSegment::unlink(&name);
-                }
-            }
-        }
-        let _ = ShmMembership::unlink(job);
     }
 
     /// A replicated buffer whose clique has no survivor is gone for good.

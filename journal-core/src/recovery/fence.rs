@@ -3,6 +3,7 @@
 //! The proof is the launcher's: it reaps its children and writes how each ended.
 
 use super::attempt::Attempt;
+use super::end_without_launcher;
 use crate::error::Error;
 use crate::membership::{Cause, Failure, Membership, ShmMembership};
 use rustix::process::{PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
@@ -21,6 +22,9 @@ impl Attempt<'_> {
                     break;
                 }
                 self.check()?;
+                if !self.membership().launcher_lives() {
+                    return Err(end_without_launcher(self.core));
+                }
                 if !self.membership().wait(seen, deadline) {
                     return Err(Error::NotRecoverable {
                         what: format!(

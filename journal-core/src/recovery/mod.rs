@@ -22,11 +22,11 @@ mod verify;
 
 use std::sync::Arc;
 
-pub use agree::states_key;
+pub use agree::{states_key, states_with_one_holder, unregistered_key};
 use attempt::Attempt;
 
 use crate::error::{EndReason, Error};
-use crate::membership::{BlobScope, Cause, Failure, JobStrategy, Membership, Rank};
+use crate::membership::{BlobScope, Cause, Failure, JobStrategy, Membership, MembershipError, Rank};
 use crate::session::core::Core;
 
 /// Attempts in a row that may fail for another reason than a death.
@@ -47,9 +47,20 @@ pub fn run(core: &Arc<Core>) {
         core.agent.tell_of_hung_aborts();
         let decision = membership.decision();
         if decision.is_ended() {
+            // Whoever ended it may have died before it had removed everything.
+            if !matches!(core.agent.doomed(), Error::Ended { reason: EndReason::Finished }) {
+                remove_without_launcher(core);
+            }
             return fail(core, core.agent.doomed());
         }
         // Before the first setup_done of all, the launcher starts the whole job again.
+        // A process that was stopped while it was replaced: whatever the job is at, it goes on without it.
+        if let Err(error @ MembershipError::Evicted { .. }) = membership.check() {
+            return fail(core, error.into());
+        }
+        if decision.is_failed() && !membership.setup_complete() && !membership.launcher_lives() {
+            return fail(core, end_without_launcher(core));
+        }
         if decision.epoch == core.agent.epoch() || !decision.is_failed() || !membership.setup_complete() {
             membership.wait(seen, std::time::Instant::now() + std::time::Duration::from_secs(1));
             continue;
@@ -108,7 +119,23 @@ pub(crate) fn end_job(core: &Core, reason: EndReason, text: &str) {
     if matches!(membership.find_blob(BlobScope::Permanent, END_TEXT), Ok(None)) {
         let _ = membership.publish(BlobScope::Permanent, END_TEXT, text.as_bytes());
     }
+    remove_without_launcher(core);
     membership.end(reason as u32);
+}
+
+/// Ends the job since nobody starts replacements any more; the error for the caller.
+fn end_without_launcher(core: &Core) -> Error {
+    end_job(core, EndReason::NoLauncher, "the launcher is gone, so nobody can start a replacement");
+    core.agent.doomed()
+}
+
+/// A dead launcher cannot remove what is left of an ended job, so its ranks do; mappings stay.
+fn remove_without_launcher(core: &Core) {
+    if !core.membership().launcher_lives()
+        && let Err(error) = core.membership().remove_segments()
+    {
+        tracing::warn!(%error, "segments of the ended job are left; `rejoin gc` removes them");
+    }
 }
 
 fn fail(core: &Core, error: Error) {

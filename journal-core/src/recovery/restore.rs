@@ -38,6 +38,7 @@ impl Attempt<'_> {
         }
         for rank in receivers {
             self.restore_replicas(rank, &table)?;
+            self.restore_constants(rank, &table)?;
         }
         self.poison_unregistered(&table)?;
         self.barrier(stage::RESTORED, true, &self.all)
@@ -61,7 +62,7 @@ impl Attempt<'_> {
                 me if me == newcomer => from,
                 _ => continue,
             };
-            self.compare_layout(key, newcomer, donor, &states)?;
+            self.compare_layout("layout", key, newcomer, donor, &states)?;
             if states.is_empty() {
                 continue;
             }
@@ -72,6 +73,60 @@ impl Attempt<'_> {
             self.clock.restored(donor, states.iter().map(|s| s.bytes).sum());
         }
         Ok(())
+    }
+
+    /// A set-up that gave other constants than the first one (it read a file that has changed, say) gets them from a
+    /// donor of their clique. `newcomer` says which; nobody sends what is right already.
+    fn restore_constants(&self, newcomer: Rank, table: &StateTable) -> Result<(), Error> {
+        let scope = BlobScope::Epoch(self.epoch);
+        let mut differing = if newcomer == self.me { self.differing_constants(table)? } else { Vec::new() };
+        for clique in self.membership().cliques()? {
+            let key = CliqueKey(clique.description.key);
+            let constants: Vec<&State> = table.of_kind(StateKind::Constant).filter(|s| s.clique == Some(key)).collect();
+            let Some(to) = clique.rank_of(newcomer) else { continue };
+            let Some(donor) = clique.members.iter().flatten().copied().filter(|r| self.healthy.contains(*r)).min() else { continue };
+            if constants.is_empty() || (self.me != donor && self.me != newcomer) {
+                continue;
+            }
+            self.compare_layout("constants", key, newcomer, donor, &constants)?;
+            let blob = format!("constants.{key}.{newcomer}");
+            let bitmap: Vec<u8> = if self.me == newcomer {
+                let wanted: Vec<u8> = constants.iter().map(|s| u8::from(differing.contains(&s.name))).collect();
+                self.membership().publish(scope, &blob, &wanted)?;
+                wanted
+            } else {
+                self.membership().await_blob(scope, &blob, self.deadline())?
+            };
+            let wanted: Vec<&State> = constants.iter().zip(&bitmap).filter(|(_, wanted)| **wanted == 1).map(|(s, _)| *s).collect();
+            differing.retain(|name| !wanted.iter().any(|s| s.name == *name));
+            if wanted.is_empty() {
+                continue;
+            }
+            let (_, communicator) = self.core.communicator_of(key).ok_or_else(|| Error::Mismatch {
+                what: format!("rank {} has not created communicator {key} in its set-up", self.me),
+            })?;
+            let peer = if self.me == donor { to } else { clique.rank_of(donor).unwrap_or(0) };
+            self.transfer(&communicator, &wanted, peer as i32, self.me == donor)?;
+        }
+        match differing.first() {
+            Some(name) => Err(Error::NotRecoverable {
+                what: format!(
+                    "the set-up of rank {} gave constant state {name:?} another content than in its first process, and no healthy rank \
+                     holds it",
+                    self.me
+                ),
+            }),
+            None => Ok(()),
+        }
+    }
+
+    /// Names of this rank's constants whose content is not that of its first process.
+    fn differing_constants(&self, table: &StateTable) -> Result<Vec<String>, Error> {
+        let first = self.membership().find_blob_of(self.me, BlobScope::Permanent, &constants_key(self.me))?.unwrap_or_default();
+        let now = constant_sums(&self.core.agent, table)?;
+        let names = table.of_kind(StateKind::Constant).map(|s| &s.name);
+        let differs = |at: usize| first.get(at * 8..at * 8 + 8) != now.get(at * 8..at * 8 + 8);
+        Ok(names.enumerate().filter(|(at, _)| differs(*at)).map(|(_, name)| name.clone()).collect())
     }
 
     /// Test mode `REJOIN_POISON=1`: memory without a state kind is filled with NaN before a redo, so that a
@@ -90,17 +145,17 @@ impl Attempt<'_> {
     }
 
     /// Donor and newcomer must have registered the same buffers, or bytes would land in the wrong one.
-    fn compare_layout(&self, key: CliqueKey, newcomer: Rank, donor: Rank, states: &[&State]) -> Result<(), Error> {
+    fn compare_layout(&self, kind: &str, key: CliqueKey, newcomer: Rank, donor: Rank, states: &[&State]) -> Result<(), Error> {
         let layout: String = states.iter().map(|s| format!("{}:{};", s.name, s.bytes)).collect();
         let scope = BlobScope::Epoch(self.epoch);
-        let blob = |rank: Rank| format!("layout.{key}.{newcomer}.{rank}");
+        let blob = |rank: Rank| format!("{kind}.{key}.{newcomer}.{rank}");
         self.membership().publish(scope, &blob(self.me), &xxh3_64(layout.as_bytes()).to_le_bytes())?;
         let other = if self.me == donor { newcomer } else { donor };
         let theirs = self.membership().await_blob(scope, &blob(other), self.deadline())?;
         if theirs != xxh3_64(layout.as_bytes()).to_le_bytes() {
             return Err(Error::Mismatch {
                 what: format!(
-                    "ranks {donor} and {newcomer} registered different replicated states on communicator {key}; rank {} has {layout:?}",
+                    "ranks {donor} and {newcomer} registered different states on communicator {key}; rank {} has {layout:?}",
                     self.me
                 ),
             });
@@ -139,6 +194,20 @@ impl Attempt<'_> {
 /// A number that is the same on replacements that registered the same buffers.
 fn table_digest(table: &StateTable) -> u64 {
     xxh3_64(&table.to_bytes())
+}
+
+/// Key under which the first process of a rank publishes [`constant_sums`].
+pub(crate) fn constants_key(rank: Rank) -> String {
+    format!("constants.{rank}")
+}
+
+/// Checksums of the constants, in the order of registration.
+pub(crate) fn constant_sums(agent: &Agent, table: &StateTable) -> Result<Vec<u8>, Error> {
+    let mut sums = Vec::new();
+    for state in table.of_kind(StateKind::Constant) {
+        sums.extend_from_slice(&checksum(agent, state)?.to_le_bytes());
+    }
+    Ok(sums)
 }
 
 /// Content of a buffer as a 64-bit checksum.

@@ -36,6 +36,7 @@ macro_rules! requests {
             }
 
             /// What the table says about it.
+            #[inline]
             pub const fn row(self) -> &'static Row {
                 match self {
                     $(Self::$variant => {

@@ -12,7 +12,7 @@
 //! | 40..48 | version of this layout, 1 |
 //! | 48..64 | 0 |
 
-use super::{MAX_BYTE_RUNS, MAX_WORDS, Request};
+use super::{MAX_BYTE_RUNS, Request};
 use zerocopy::IntoBytes;
 
 #[cfg(target_endian = "big")]
@@ -21,17 +21,21 @@ compile_error!("records are little-endian");
 /// Version of the payload's layout.
 pub const ENCODING_VERSION: u8 = 1;
 
-const HEAD_WORDS: usize = 1 + MAX_WORDS + MAX_BYTE_RUNS;
+/// Parts of an encoded request: lead word, words, lengths, and each run of bytes.
+const PARTS: usize = 3 + MAX_BYTE_RUNS;
 
 /// Room for the fixed part of an encoded request; lives on the caller's stack.
 #[derive(Debug, Clone)]
-pub struct EncodedHeader([u64; HEAD_WORDS]);
+pub struct EncodedHeader {
+    lead: u64,
+    lengths: [u64; MAX_BYTE_RUNS],
+}
 
 impl EncodedHeader {
     /// Empty room.
     #[inline]
     pub const fn new() -> Self {
-        Self([0; HEAD_WORDS])
+        Self { lead: 0, lengths: [0; MAX_BYTE_RUNS] }
     }
 }
 
@@ -42,24 +46,21 @@ impl Default for EncodedHeader {
 }
 
 impl<'a> Request<'a> {
-    /// The parts of the record's payload, in order. Copies words only, allocates nothing.
+    /// The parts of the record's payload, in order. Copies nothing: the words stand in the request.
     #[inline]
-    pub fn encode_into<'b>(&self, header: &'b mut EncodedHeader) -> [&'b [u8]; 1 + MAX_BYTE_RUNS]
+    pub fn encode_into<'b>(&'b self, header: &'b mut EncodedHeader) -> [&'b [u8]; PARTS]
     where
         'a: 'b,
     {
         let (words, runs) = (usize::from(self.word_count), usize::from(self.run_count));
-        header.0[0] = u64::from(self.foreign)
+        header.lead = u64::from(self.foreign)
             | u64::from(self.word_count) << 16
             | u64::from(self.run_count) << 24
             | u64::from(self.reason.map_or(0, |reason| reason as u8)) << 32
             | u64::from(ENCODING_VERSION) << 40;
-        // All of them: a copy of a size known here is a few instructions, and lengths go over the unused ones.
-        header.0[1..=MAX_WORDS].copy_from_slice(&self.words);
-        for (length, run) in header.0[1 + words..].iter_mut().zip(&self.bytes[..runs]) {
-            *length = run.len() as u64;
-        }
-        [header.0[..1 + words + runs].as_bytes(), self.bytes[0], self.bytes[1]]
+        header.lengths = self.bytes.map(|run| run.len() as u64);
+        let header = &*header;
+        [header.lead.as_bytes(), self.words[..words].as_bytes(), header.lengths[..runs].as_bytes(), self.bytes[0], self.bytes[1]]
     }
 
     /// Length of the payload.

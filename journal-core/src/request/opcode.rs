@@ -61,9 +61,9 @@ requests! {
     0x0303 StreamSynchronize stream_synchronize "cuStreamSynchronize" Step [Execute, Execute] (in stream: Stream);
     0x0304 StreamQuery stream_query "cuStreamQuery" Query [Skip, Skip] (in stream: Stream);
     0x0305 StreamWaitEvent stream_wait_event "cuStreamWaitEvent" Step [Execute, Execute] (in stream: Stream, in event: Event, in flags: Flags);
+    0x0306 StreamGetPriority stream_get_priority "cuStreamGetPriority" Query [Skip, Skip] (in stream: Stream) -> priority: I32;
     /// A stream that the application made by itself. Work on it is not recorded, so it cannot be replayed.
     0x0307 StreamAdopt stream_adopt "rejoin_stream_adopt" Setup [Refuse(ForeignArgument), Refuse(ForeignArgument)] (out stream: Stream, note native: HostPtr);
-    0x0306 StreamGetPriority stream_get_priority "cuStreamGetPriority" Query [Skip, Skip] (in stream: Stream) -> priority: I32;
 
     // ---- event
     0x0401 EventCreate event_create "cuEventCreate" Setup [Execute, Execute] (out event: Event, in flags: Flags);

@@ -1,7 +1,7 @@
 //! Faults on purpose: a rank that kills itself inside the all-reduce of a given step.
 //!
 //! `REJOIN_FAULT="kill:RANK@STEP[+US];fail-device:RANK@STEP;kill-at-setup-done:RANK@INCARNATION"`. The first two
-//! are for incarnation 0, the third kills a replacement right before its state is restored. Once each.
+//! are for incarnation 0 (`+go` instead of microseconds: after the decision, before the commit), the third kills a replacement right before its state is restored. Once each.
 
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -18,6 +18,20 @@ pub enum Fault {
     KillAtSetupDone,
     /// The device fails as the host backend can be told to.
     FailDevice,
+    /// SIGKILL after the job's decision, before the own optimizer and commit.
+    KillAfterGo,
+    /// The device fails there.
+    FailDeviceAfterGo,
+}
+
+impl Fault {
+    fn is_in_step(self) -> bool {
+        matches!(self, Self::Kill { .. } | Self::FailDevice)
+    }
+
+    fn is_after_go(self) -> bool {
+        matches!(self, Self::KillAfterGo | Self::FailDeviceAfterGo)
+    }
 }
 
 /// Faults of this rank that are still to come: (step, fault).
@@ -56,6 +70,14 @@ impl FaultPlan {
                 let (what, rest) = entry.split_once(':')?;
                 let (of_rank, rest) = rest.split_once('@')?;
                 let (step, delay) = rest.split_once('+').unwrap_or((rest, "0"));
+                if delay == "go" {
+                    let fault = match what {
+                        "kill" => Fault::KillAfterGo,
+                        "fail-device" => Fault::FailDeviceAfterGo,
+                        _ => return None,
+                    };
+                    return Some((of_rank.parse::<u32>().ok()?, step.parse::<u32>().ok()?, fault));
+                }
                 let delay = Duration::from_micros(delay.trim_end_matches("us").parse().ok()?);
                 let fault = match what {
                     "kill" => Fault::Kill { delay },
@@ -66,7 +88,7 @@ impl FaultPlan {
                 Some((of_rank.parse::<u32>().ok()?, step.parse::<u32>().ok()?, fault))
             })();
             let (of_rank, step, fault) = parsed.ok_or_else(|| {
-                format!("REJOIN_FAULT has {entry:?}, expected kill:RANK@STEP, kill:RANK@STEP+MICROSECONDS, fail-device:RANK@STEP or kill-at-setup-done:RANK@INCARNATION")
+                format!("REJOIN_FAULT has {entry:?}, expected kill:RANK@STEP, kill:RANK@STEP+MICROSECONDS, fail-device:RANK@STEP, either with +go, or kill-at-setup-done:RANK@INCARNATION")
             })?;
             if of_rank == rank {
                 plan.push((step, fault));
@@ -75,10 +97,19 @@ impl FaultPlan {
         Ok(Self(Mutex::new(plan)))
     }
 
-    /// Takes out the fault of `step`, if there is one.
+    /// Takes out the fault inside the all-reduce of `step`, if there is one.
     pub fn take(&self, step: u32) -> Option<Fault> {
+        self.take_where(step, Fault::is_in_step)
+    }
+
+    /// Takes out the fault between the decision and the commit of `step`, if there is one.
+    pub fn take_after_go(&self, step: u32) -> Option<Fault> {
+        self.take_where(step, Fault::is_after_go)
+    }
+
+    fn take_where(&self, step: u32, here: fn(Fault) -> bool) -> Option<Fault> {
         let mut plan = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let at = plan.iter().position(|(s, fault)| *s == step && *fault != Fault::KillAtSetupDone)?;
+        let at = plan.iter().position(|(s, fault)| *s == step && here(*fault))?;
         Some(plan.remove(at).1)
     }
 
@@ -113,6 +144,10 @@ mod tests {
         assert_eq!(plan.take(7), Some(Fault::Kill { delay: Duration::from_micros(300) }));
         assert_eq!(plan.take(7), None);
         assert_eq!(plan.take(9), Some(Fault::FailDevice));
+        let after = FaultPlan::parse("kill:0@3+go;fail-device:0@4+go;kill:0@3", 0).expect("well-formed");
+        assert_eq!((after.take(4), after.take_after_go(4)), (None, Some(Fault::FailDeviceAfterGo)));
+        assert_eq!(after.take(3), Some(Fault::Kill { delay: Duration::ZERO }));
+        assert_eq!(after.take_after_go(3), Some(Fault::KillAfterGo));
         assert!(FaultPlan::parse("kill:1", 0).expect_err("malformed").contains("kill:RANK@STEP"));
     }
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::backend::BackendKind;
 use crate::error::Error;
+use crate::journal::OverflowPolicy;
 use crate::membership::{Incarnation, Rank};
 
 /// How a session is opened. [`SessionOptions::from_env`] is what a program under `rejoin run` uses.
@@ -33,14 +34,29 @@ pub struct SessionOptions {
     pub window_bytes: Option<u64>,
     /// Bytes of the journal segment.
     pub journal_bytes: u64,
+    /// What the journal does when it is full.
+    pub journal_policy: OverflowPolicy,
     /// How long peers may take in set-up and in a step before the wait is an error.
     pub peer_timeout: Duration,
+    /// What `setup_done` does about device memory without a state kind.
+    pub unregistered: Unregistered,
+}
+
+/// What to do about device memory that has no state kind at `setup_done`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Unregistered {
+    /// `setup_done` returns [`Error::Unregistered`]; register or free it and call again.
+    #[default]
+    Refuse,
+    /// The launcher tells it; the job goes on. For memory whose content nobody reads after a recovery.
+    Warn,
 }
 
 impl SessionOptions {
     /// Reads `REJOIN_JOB`, `REJOIN_RANK`, `REJOIN_NRANKS`, `REJOIN_INCARNATION`, `REJOIN_TOKEN`,
     /// `REJOIN_BACKEND`, and where set `REJOIN_NCCL`, `REJOIN_DEVICE` (else the local rank on CUDA, 0 on
-    /// the host), `REJOIN_WINDOW_BYTES`, `REJOIN_JOURNAL_BYTES`, `REJOIN_PEER_TIMEOUT_S`.
+    /// the host), `REJOIN_WINDOW_BYTES`, `REJOIN_JOURNAL_BYTES`, `REJOIN_JOURNAL_POLICY`
+    /// (`error`, `block:MS`, `grow:BYTES`, `spill:/DIR`), `REJOIN_PEER_TIMEOUT_S`, `REJOIN_UNREGISTERED` (refuse or warn).
     pub fn from_env() -> Result<Self, Error> {
         let backend = match required("REJOIN_BACKEND")?.as_str() {
             "host" => BackendKind::Host,
@@ -62,8 +78,21 @@ impl SessionOptions {
             device_given: std::env::var_os("REJOIN_DEVICE").is_some(),
             window_bytes: optional("REJOIN_WINDOW_BYTES")?,
             journal_bytes: optional("REJOIN_JOURNAL_BYTES")?.unwrap_or(DEFAULT_JOURNAL_BYTES),
+            journal_policy: optional("REJOIN_JOURNAL_POLICY")?.unwrap_or_default(),
             peer_timeout: Duration::from_secs(optional("REJOIN_PEER_TIMEOUT_S")?.unwrap_or(DEFAULT_PEER_TIMEOUT_S)),
+            unregistered: Unregistered::from_env()?,
         })
+    }
+}
+
+impl Unregistered {
+    /// `REJOIN_UNREGISTERED`.
+    pub fn from_env() -> Result<Self, Error> {
+        match std::env::var("REJOIN_UNREGISTERED").as_deref() {
+            Err(_) | Ok("refuse") => Ok(Self::Refuse),
+            Ok("warn") => Ok(Self::Warn),
+            Ok(other) => Err(invalid("REJOIN_UNREGISTERED", other, "refuse or warn")),
+        }
     }
 }
 

@@ -18,7 +18,7 @@ mod step;
 mod threads;
 mod watch;
 
-pub use launch_env::SessionOptions;
+pub use launch_env::{SessionOptions, Unregistered};
 pub use requests::HostSlice;
 pub use state::{State, StateKind};
 pub use step::{Decided, Resumed, SetUp};
@@ -76,6 +76,7 @@ impl Session {
         let journal = Journal::create(&JournalOptions {
             job_uuid: membership.options().uuid,
             capacity_bytes: options.journal_bytes,
+            policy: options.journal_policy.clone(),
             ..JournalOptions::new(options.job.clone(), options.rank.0, options.incarnation.0)
         })?;
         let epoch = if replacement { crate::membership::Epoch(0) } else { membership.decision().epoch };

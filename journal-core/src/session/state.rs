@@ -14,7 +14,8 @@ pub enum StateKind {
     PerRank = 2,
     /// Zeroed at every step begin; nobody's content is kept.
     Scratch = 3,
-    /// Written in set-up only; the replacement's own set-up makes it again, checked by content.
+    /// Written in set-up only. The replacement's own set-up makes it again; if its content differs from that of the
+    /// rank's first process, it comes from a donor of the clique.
     Constant = 4,
 }
 

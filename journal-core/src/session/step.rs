@@ -8,12 +8,14 @@ use super::fault::kill_self;
 use super::state::{StateKind, StateTable};
 use super::{Session, prepared};
 use crate::agent::Phase;
-use crate::error::{EndReason, Error};
-use crate::journal::{JournalReader, SegmentName};
-use crate::membership::{BlobScope, Epoch, JobPolicy, LauncherState, Membership, MembershipError, RankSet, SeatState, ShmMembership, Step, Verdict};
+use super::launch_env::Unregistered;
+use crate::backend::DevicePtr;
+use crate::error::{EndReason, Error, UnregisteredMemory};
+use crate::journal::{JournalReader, Record, SegmentName};
+use crate::membership::{BlobScope, Epoch, JobPolicy, Membership, MembershipError, Rank, RankSet, Step, Verdict};
 use crate::nccl::clique::CliqueKey;
-use crate::recovery::{end_job, fingerprint, restore, stage, states_key};
-use crate::request;
+use crate::recovery::{end_job, fingerprint, restore, stage, states_key, unregistered_key};
+use crate::request::{self, Call};
 
 /// Largest blob of a step, bytes.
 pub const LARGEST_BLOB: usize = 64 << 10;
@@ -98,7 +100,7 @@ impl Session {
             kill_self(Duration::ZERO, || core.membership().note_kill_time());
         }
         let table = core.states();
-        self.warn_of_gaps(&table);
+        self.check_all_registered(&table)?;
         agent.journal.prepared_reserve(prepared::size(&table, LARGEST_BLOB))?;
         agent.note(&request::setup_done())?;
         let membership = core.membership();
@@ -111,10 +113,12 @@ impl Session {
             let step = self.await_recovery(deadline)?;
             agent.phase.set(Phase::Between(step));
             core.update(|p| p.committed = step);
-            old.iter().for_each(|name| drop(crate::journal::SharedSegment::unlink(name)));
+            old.iter().for_each(|name| drop(crate::journal::remove(name)));
             return Ok(SetUp { step, blob: prepared::blob(&agent.journal, step)?, resumed: true });
         }
         prepared::write(agent, &table, 0, &[])?;
+        let constants = restore::constant_sums(agent, &table)?;
+        membership.publish(BlobScope::Permanent, &restore::constants_key(agent.rank), &constants)?;
         core.update(|p| p.set_up = true);
         membership.barrier(agent.epoch(), stage::SET_UP, true, &RankSet::all(membership.nranks()), deadline)?;
         membership.mark_setup_complete()?;
@@ -123,21 +127,40 @@ impl Session {
         Ok(SetUp { step: 0, blob: Vec::new(), resumed: false })
     }
 
-    /// What the application may have forgotten: memory that no recovery restores, and state with one holder.
-    fn warn_of_gaps(&self, table: &StateTable) {
-        let agent = &self.core.agent;
+    /// Memory that the application may have forgotten: no recovery would restore it.
+    fn check_all_registered(&self, table: &StateTable) -> Result<(), Error> {
+        let (core, agent) = (&self.core, &self.core.agent);
+        let mut allocations = Vec::new();
         for (base, bytes) in agent.device.allocations() {
-            for (address, bytes) in table.gaps(base, bytes) {
-                // Allocations are padded to 256 bytes; what is smaller is not the application's.
-                if bytes >= 256 {
-                    let address = format_args!("{:#x}", address.0).to_string();
-                    tracing::warn!(address, bytes, "memory has no state kind; a recovery does not restore it");
-                }
-            }
+            // Allocations are padded to 256 bytes; what is smaller is not the application's.
+            let gaps = table.gaps(base, bytes).into_iter().filter(|(_, bytes)| *bytes >= 256);
+            allocations.extend(gaps.map(|(address, bytes)| (base, address, bytes)));
         }
-        for (_, communicator) in agent.objects.communicators().into_iter().filter(|(_, c)| c.nranks == 1) {
-            for state in table.of_kind(StateKind::Replicated).filter(|s| s.clique == Some(communicator.clique)) {
-                tracing::warn!(state = state.name, "replicated state has one holder; if its rank dies, the job ends");
+        if allocations.is_empty() {
+            return Ok(());
+        }
+        let records = agent.journal.snapshot().setup;
+        let allocates = |r: &Record| {
+            let decoded = request::decode(r.kind, &r.payload);
+            decoded.is_ok_and(|request| matches!(request.as_request().call(), Call::MemAlloc { .. } | Call::NcclMemAlloc { .. }))
+        };
+        let allocated = |base: DevicePtr| {
+            let record = records.iter().rev().find(|r| r.result == Some(base.0) && allocates(r));
+            record.map(|r| r.sequence.0)
+        };
+        let error = Error::Unregistered {
+            allocations: allocations
+                .into_iter()
+                .map(|(base, address, bytes)| UnregisteredMemory { address, bytes, sequence: allocated(base) })
+                .collect(),
+        };
+        match core.options.unregistered {
+            Unregistered::Refuse => Err(error),
+            Unregistered::Warn if agent.is_replacement() => Ok(()),
+            Unregistered::Warn => {
+                tracing::warn!("{error}");
+                let text = format!("rank {}: {error}", agent.rank);
+                Ok(core.membership().publish(BlobScope::Permanent, &unregistered_key(agent.rank), text.as_bytes())?)
             }
         }
     }
@@ -222,6 +245,7 @@ impl Session {
         match verdict.map_err(Error::from) {
             Ok(Verdict::Go) => {
                 agent.phase.set(Phase::Decided(step));
+                agent.after_go(step);
                 Ok(Decided::Go)
             }
             Ok(_) | Err(Error::Redo) => match agent.doomed() {
@@ -372,9 +396,13 @@ impl Session {
     /// The launcher removes the job's segments; where it is gone, the last rank to leave does.
     fn clean_up_without_launcher(&self) -> Result<(), Error> {
         let membership = self.core.membership();
-        let all_left = membership.seats().iter().all(|seat| seat.state == SeatState::Left);
-        if all_left && membership.launcher().1 != LauncherState::Alive {
-            ShmMembership::unlink(&self.core.options.job)?;
+        if membership.launcher_lives() {
+            return Ok(());
+        }
+        // Of two that leave at once, the one that looks later sees nobody; of one that dies on its way out, too.
+        let anyone = (0..membership.nranks()).map(Rank).any(|rank| membership.rank_lives(rank));
+        if !anyone {
+            membership.remove_segments()?;
         }
         Ok(())
     }

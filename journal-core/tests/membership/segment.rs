@@ -46,7 +46,6 @@ fn a_reader_cannot_write_and_a_writer_that_is_no_member_cannot_act_as_one() {
         assert!(matches!(error, MembershipError::WrongRole { .. }), "{error}");
     }
     reader.end(1);
-    reader.count_operation();
     assert!(reader.scan().is_empty() && reader.take_kill_time_ns(Rank(0)).is_none());
     assert!(!launcher.decision().is_ended());
 }
@@ -109,7 +108,7 @@ fn readers_survive_any_bytes_behind_the_header() {
         let dir = copied(&name, &bad);
         let reader = ShmMembership::open_read_only(dir.path(), &name).unwrap();
         let now = reader.decision();
-        let _ = (now.to_string(), reader.failed_set(&now), reader.seats(), reader.launcher(), reader.operations());
+        let _ = (now.to_string(), reader.failed_set(&now), reader.seats(), reader.launcher());
         let _ = (reader.cliques(), reader.find_clique(&[3; 16]), reader.reports(), reader.end_code());
         for rank in (0..3).map(Rank) {
             let _ = (reader.acknowledged(rank), reader.kill_time_ns(rank), reader.committed(rank, Step(1)));
