@@ -82,7 +82,8 @@ impl JournalReader {
     /// Whether nobody will write any more: the writer finished in good order, or its process and every lane's owner
     /// are gone. A copy of a journal has ended.
     pub fn writer_ended(&self) -> bool {
-        if self.store.word(FINISHED).load(Ordering::Acquire) == 1 {
+        let is_copy = self.store.memory().base().dir() != Path::new(SHARED_MEMORY_DIR);
+        if is_copy || self.store.word(FINISHED).load(Ordering::Acquire) == 1 {
             return true;
         }
         let slots = 0..self.store.base().max_slots as u16;
