@@ -711,7 +711,10 @@ typedef struct rejoin_event {
     uint32_t reserved;
 } rejoin_event;
 
-/** Is told about an event, on a thread of Rejoin. Must not throw and must not wait for recovery. */
+/**
+ * Is told about an event, on a thread of Rejoin. Must not wait for recovery, and must not throw: an exception that
+ * leaves it ends the process (SIGABRT), as one that leaves main() does. rejoin.hpp catches them.
+ */
 typedef void (*rejoin_event_function)(const struct rejoin_event *event, void *user);
 
 /** Names a record, to store its result. */
@@ -1045,7 +1048,7 @@ rejoin_status rejoin_state_register(const struct rejoin_session *session,
  *                    rejoin_stream_destroy(), which forgets it and does not destroy it, or until the session is closed
  * @param out_stream  set on OK: what collectives get
  * @return REJOIN_STATUS_OK; REJOIN_STATUS_WRONG_STATE (after set-up); REJOIN_STATUS_UNSUPPORTED (policy replay);
- *         REJOIN_STATUS_INVALID_ARGUMENT (not a stream of this backend); REJOIN_STATUS_NULL_ARGUMENT
+ *         REJOIN_STATUS_DEVICE (not a stream of this device); REJOIN_STATUS_NULL_ARGUMENT
  * Threads: any, concurrently; the order must be the same in every incarnation.
  */
 rejoin_status rejoin_stream_adopt(const struct rejoin_session *session,
@@ -1064,7 +1067,8 @@ rejoin_status rejoin_stream_adopt(const struct rejoin_session *session,
  * @param kind     a rejoin_state_kind
  * @param comm     whose ranks hold replicas; 0 where there are none
  * @return REJOIN_STATUS_OK; REJOIN_STATUS_WRONG_STATE (after set-up); REJOIN_STATUS_UNSUPPORTED (policy replay);
- *         REJOIN_STATUS_INVALID_ARGUMENT; REJOIN_STATUS_STALE_HANDLE; REJOIN_STATUS_NULL_ARGUMENT
+ *         REJOIN_STATUS_DEVICE (no memory of this device); REJOIN_STATUS_INVALID_ARGUMENT (kind, name, communicator);
+ *         REJOIN_STATUS_STALE_HANDLE; REJOIN_STATUS_NULL_ARGUMENT
  * Threads: any, concurrently; the order must be the same in every incarnation.
  */
 rejoin_status rejoin_state_register_foreign(const struct rejoin_session *session,
@@ -1170,8 +1174,8 @@ rejoin_status rejoin_recovery_get(const struct rejoin_session *session,
  * Has a function told about what happens to the job from now on: once a session.
  *
  * @param session   open
- * @param function  called on a thread of Rejoin, one event at a time; must not throw, and must not call
- *                  functions that wait for recovery
+ * @param function  called on a thread of Rejoin, one event at a time; must not call functions that
+ *                  wait for recovery, and must not throw (that ends the process)
  * @param user      passed on to it; stays until the session is closed, may be NULL
  * @return REJOIN_STATUS_OK; REJOIN_STATUS_EXISTS (a second function); REJOIN_STATUS_IO (no thread);
  *         REJOIN_STATUS_NULL_ARGUMENT

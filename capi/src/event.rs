@@ -54,7 +54,8 @@ unsafe impl Versioned for rejoin_event {
     }
 }
 
-/// Is told about an event, on a thread of Rejoin. Must not throw and must not wait for recovery.
+/// Is told about an event, on a thread of Rejoin. Must not wait for recovery, and must not throw: an exception that
+/// leaves it ends the process (SIGABRT), as one that leaves main() does. rejoin.hpp catches them.
 pub type rejoin_event_function = Option<unsafe extern "C" fn(event: *const rejoin_event, user: *mut c_void)>;
 
 struct Target {
@@ -110,8 +111,8 @@ impl Drop for EventThread {
  * Has a function told about what happens to the job from now on: once a session.
  *
  * @param session   open
- * @param function  called on a thread of Rejoin, one event at a time; must not throw, and must not call
- *                  functions that wait for recovery
+ * @param function  called on a thread of Rejoin, one event at a time; must not call functions that
+ *                  wait for recovery, and must not throw (that ends the process)
  * @param user      passed on to it; stays until the session is closed, may be NULL
  * @return REJOIN_STATUS_OK; REJOIN_STATUS_EXISTS (a second function); REJOIN_STATUS_IO (no thread);
  *         REJOIN_STATUS_NULL_ARGUMENT

@@ -7,11 +7,13 @@
 
 use std::cell::UnsafeCell;
 use std::collections::VecDeque;
+use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, Once, PoisonError};
 
+use crate::announce::{self, Place};
 use crate::boundary::{Failure, Result};
 use crate::status::rejoin_status;
 
@@ -20,6 +22,10 @@ const QUARANTINE: usize = 256;
 
 /// The object is closed.
 const CLOSED: u64 = 1 << 63;
+/// Its inside is gone.
+const EMPTIED: u64 = 1 << 62;
+/// Below it calls are counted; from it up, how often the shell was used before.
+const GENERATION: u64 = 1 << 32;
 
 /// What can stand behind an opaque pointer.
 pub trait Object: Sized + Send + Sync + 'static {
@@ -53,7 +59,8 @@ pub struct Shell<T> {
     magic: u64,
     /// Forks between the start of the first process and the one that made it.
     forks: AtomicU32,
-    /// Running calls, and [`CLOSED`]. Every pointer to the shell stays valid; this word says what it means.
+    /// Running calls that are counted, generation, and [`CLOSED`]. Every pointer to the shell stays valid; this word
+    /// says what it means.
     calls: AtomicU64,
     inside: UnsafeCell<MaybeUninit<T>>,
 }
@@ -83,15 +90,15 @@ fn forks() -> u32 {
     FORKS.load(Ordering::Relaxed)
 }
 
-/// A call that runs on an object.
-pub struct Call<'a, T: Object>(&'a Shell<T>);
+/// A call that runs on an object: written down in a place of this thread, or counted.
+pub struct Call<'a, T: Object>(&'a Shell<T>, Option<Place>, PhantomData<*const ()>);
 
 impl<T: Object> Deref for Call<'_, T> {
     type Target = T;
 
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: this call is counted, so the cell is only read.
+        // SAFETY: this call is written down or counted, so the cell is only read.
         let inside = unsafe { &*self.0.inside.get() };
         // SAFETY: initialised before the pointer was given out; dropped only after the last call.
         unsafe { inside.assume_init_ref() }
@@ -101,8 +108,24 @@ impl<T: Object> Deref for Call<'_, T> {
 impl<T: Object> Drop for Call<'_, T> {
     #[inline]
     fn drop(&mut self) {
-        self.0.leave();
+        let word = match &self.1 {
+            Some(place) => {
+                place.clear();
+                // SYNC: a close that is not seen here sees the cleared place: see `announce`.
+                self.0.calls.load(Ordering::Relaxed)
+            }
+            // SYNC: Release; pairs with the swap in `empty_if_unused`.
+            None => self.0.calls.fetch_sub(1, Ordering::Release),
+        };
+        if word & CLOSED != 0 {
+            self.0.empty_if_unused();
+        }
     }
+}
+
+#[cold]
+fn closed<T: Object>() -> Failure {
+    Failure::new(rejoin_status::Closed, format!("this {} was closed", T::NAME))
 }
 
 impl<T: Object> Shell<T> {
@@ -122,8 +145,9 @@ impl<T: Object> Shell<T> {
         let inside = unsafe { &mut *shell.inside.get() };
         inside.write(value);
         shell.forks.store(forks, Ordering::Relaxed);
+        let generation = (shell.calls.load(Ordering::Relaxed) & !(CLOSED | EMPTIED)).wrapping_add(GENERATION) & (EMPTIED - 1);
         // SYNC: Release; pairs with the Acquire in `enter`: who sees it open sees the new inside.
-        shell.calls.store(0, Ordering::Release);
+        shell.calls.store(generation, Ordering::Release);
         core::ptr::from_ref(shell).cast_mut()
     }
 
@@ -152,13 +176,18 @@ impl<T: Object> Shell<T> {
         // SAFETY: passed on to the caller.
         let shell = unsafe { Self::find(pointer) }?;
         shell.check_process()?;
+        if let Some(place) = Place::announce(core::ptr::from_ref(shell).addr()) {
+            let call = Call(shell, Some(place), PhantomData);
+            // SYNC: Acquire; pairs with the Release in `create`.
+            return if shell.calls.load(Ordering::Acquire) & CLOSED == 0 { Ok(call) } else { Err(closed::<T>()) };
+        }
         // A closed shell is never counted on: its last call has dropped, or will drop, the inside.
         let count = |calls: u64| (calls & CLOSED == 0).then_some(calls + 1);
-        // SYNC: Acquire; pairs with the Release in `create`.
-        if shell.calls.fetch_update(Ordering::Acquire, Ordering::Relaxed, count).is_err() {
-            return Err(Failure::new(rejoin_status::Closed, format!("this {} was closed", T::NAME)));
+        // SYNC: Acquire; as above.
+        match shell.calls.fetch_update(Ordering::Acquire, Ordering::Relaxed, count) {
+            Ok(_) => Ok(Call(shell, None, PhantomData)),
+            Err(_) => Err(closed::<T>()),
         }
-        Ok(Call(shell))
     }
 
     #[inline]
@@ -181,24 +210,33 @@ impl<T: Object> Shell<T> {
             return Ok(());
         }
         // SAFETY: passed on to the caller.
-        let call = unsafe { Self::enter(pointer) }?;
-        if call.0.calls.fetch_or(CLOSED, Ordering::AcqRel) & CLOSED != 0 {
-            return Err(Failure::new(rejoin_status::Closed, format!("this {} was closed", T::NAME)));
+        let shell = unsafe { Self::find(pointer) }?;
+        shell.check_process()?;
+        // SYNC: AcqRel; orders the mark before the look at who runs.
+        if shell.calls.fetch_or(CLOSED, Ordering::AcqRel) & CLOSED != 0 {
+            return Err(closed::<T>());
         }
+        shell.empty_if_unused();
         Ok(())
     }
 
-    #[inline]
-    fn leave(&self) {
-        // SYNC: AcqRel; what other calls did with the inside happens before its drop.
-        if self.calls.fetch_sub(1, Ordering::AcqRel) == CLOSED + 1 {
-            self.empty();
-        }
-    }
-
+    /// Drops the inside of a closed shell, unless a call runs on it: then that call does when it leaves.
+    ///
+    /// The closing thread and every leaving one that sees the mark come here, each after its own place is cleared. Of
+    /// those the last to look finds no other.
     #[cold]
-    fn empty(&self) {
-        // SAFETY: closed, and the last call is leaving: nobody reads the cell any more.
+    fn empty_if_unused(&self) {
+        // SYNC: Acquire; as the mark was seen before, and a later use of the shell has another generation.
+        let word = self.calls.load(Ordering::Acquire);
+        if word & CLOSED == 0 || word & EMPTIED != 0 || word & (GENERATION - 1) != 0 {
+            return;
+        }
+        let announced = announce::may_run(core::ptr::from_ref(self).addr());
+        // SYNC: AcqRel; what counted calls did with the inside happens before its drop.
+        if announced || self.calls.compare_exchange(word, word | EMPTIED, Ordering::AcqRel, Ordering::Relaxed).is_err() {
+            return;
+        }
+        // SAFETY: closed, no call runs on it, and only one thread gets here: nobody reads the cell any more.
         let inside = unsafe { &mut *self.inside.get() };
         // SAFETY: initialised, and dropped once.
         unsafe { inside.assume_init_drop() };

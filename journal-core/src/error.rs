@@ -36,7 +36,7 @@ pub enum Status {
 
 impl Status {
     /// All of them, in order of number.
-    pub const ALL: [Self; 25] = [
+    pub const ALL: [Self; 26] = [
         Self::Ok,
         Self::Redo,
         Self::NullArgument,
@@ -62,11 +62,12 @@ impl Status {
         Self::Evicted,
         Self::GaveUp,
         Self::NotRecoverable,
+        Self::Mismatch,
     ];
 
     /// The status with this number.
     pub fn from_number(number: i32) -> Option<Self> {
-        Self::ALL.into_iter().chain([Self::Mismatch]).find(|s| *s as i32 == number)
+        Self::ALL.into_iter().find(|s| *s as i32 == number)
     }
 }
 
@@ -323,5 +324,37 @@ impl core::fmt::Display for EndReason {
             Self::PeerTimeout => "ranks did not reach the end of a step in time",
             Self::Unknown => "for a reason that this version does not know",
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The variants by name, which the compiler refuses when one of the enum is missing.
+    macro_rules! every {
+        ($($variant:ident),* $(,)?) => {{
+            fn _exhaustive(status: Status) {
+                match status {
+                    $(Status::$variant => {})*
+                }
+            }
+            vec![$(Status::$variant),*]
+        }};
+    }
+
+    #[test]
+    fn every_status_is_in_all_and_found_by_its_number() {
+        let every = every![
+            Ok, Redo, NullArgument, InvalidArgument, WrongState, Closed, Forked, Unsupported, Panic, NotFound, Exists, Access,
+            NoSpace, Version, Corrupt, Io, JournalFull, StaleHandle, Device, Nccl, Library, Timeout, Evicted, GaveUp,
+            NotRecoverable, Mismatch,
+        ];
+        assert_eq!(every, Status::ALL);
+        assert!(Status::ALL.is_sorted_by_key(|status| *status as i32), "in order of number");
+        for status in every {
+            assert_eq!(Status::from_number(status as i32), Some(status));
+        }
+        assert_eq!(Status::from_number(107), None);
     }
 }

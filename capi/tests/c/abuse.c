@@ -103,6 +103,16 @@ static void names_and_sizes(void) {
     EXPECT(rejoin_journal_prepared(journal, 3, &byte, 1, &bytes), INVALID_ARGUMENT, "3 bytes");
     EXPECT(rejoin_handle_reserve(journal, 0, &value), INVALID_ARGUMENT, "rejoin_handle_kind");
     EXPECT(rejoin_handle_bind(journal, 12345, 1), INVALID_ARGUMENT, "not a virtual handle");
+    uint32_t number = 0;
+    EXPECT(rejoin_handle_get_kind(12345, &number), INVALID_ARGUMENT, "not a virtual handle");
+    EXPECT(rejoin_handle_reserve(journal, REJOIN_HANDLE_KIND_USER, &value), OK, NULL);
+    EXPECT(rejoin_handle_get_kind(value, &number), OK, NULL);
+    if (number != REJOIN_HANDLE_KIND_USER) failures++;
+    /* A step that runs again: its records no longer count. */
+    EXPECT(rejoin_journal_step_discard(journal, &value), OK, NULL);
+    if (value != record.sequence + 1) failures++;
+    EXPECT(rejoin_journal_reap(journal, &number), OK, NULL);
+    if (number != 0) failures++;
 
     /* A journal of one size is full one day, and says so; nothing else breaks. */
     static char large[1 << 20];
@@ -120,6 +130,7 @@ static void names_and_sizes(void) {
     EXPECT(rejoin_snapshot_get(snapshot, 0, &out), INVALID_ARGUMENT, "REJOIN_RECORD_INIT");
     EXPECT(rejoin_snapshot_close(snapshot), OK, NULL);
     EXPECT(rejoin_snapshot_close(snapshot), CLOSED, NULL);
+    EXPECT(rejoin_journal_finish(journal), OK, NULL);
     end(journal);
     EXPECT(rejoin_journal_append(journal, REJOIN_REGION_STEP, 1, NULL, 0, &record), CLOSED, "was closed");
     EXPECT(rejoin_journal_close(journal), CLOSED, NULL);

@@ -67,7 +67,7 @@ static void in_set_up(const rejoin_session_info *info, rejoin_handle *comm) {
     if (done != 1) failures++;
     EXPECT(rejoin_event_destroy(session, event), OK, NULL);
     EXPECT(rejoin_event_record(session, event, stream), STALE_HANDLE, "stale");
-    EXPECT(rejoin_memcpy_dtoh(session, &step, 4096, sizeof step), DEVICE, NULL);
+    EXPECT(rejoin_memcpy_dtoh(session, &step, 4096, sizeof step), DEVICE, "memcpy");
     EXPECT(rejoin_module_load(session, &made, "no shared object", 16), DEVICE, NULL);
     EXPECT(rejoin_launch_kernel(session, stream, 1, 1, 1, 1, 1, 1, 0, stream, NULL, 0), INVALID_ARGUMENT, "Function");
     EXPECT(rejoin_comm_destroy(session, stream), UNSUPPORTED, NULL);
@@ -89,7 +89,7 @@ static void in_set_up(const rejoin_session_info *info, rejoin_handle *comm) {
     EXPECT(rejoin_request_close(request), OK, NULL);
 
     size_t bytes;
-    char small[4];
+    char small[4] = {0};
     if (info->rank == 0) {
         EXPECT(rejoin_get_unique_id(session, &id), OK, NULL);
         EXPECT(rejoin_exchange_publish(session, "id", &id, sizeof id), OK, NULL);
@@ -99,6 +99,12 @@ static void in_set_up(const rejoin_session_info *info, rejoin_handle *comm) {
     EXPECT(rejoin_comm_init_rank(session, info->nranks, &id, info->rank, comm), OK, NULL);
 
     EXPECT(rejoin_mem_alloc(session, 4096, &buffer), OK, NULL);
+    EXPECT(rejoin_memcpy_htod_async(session, buffer, small, sizeof small, stream), OK, NULL);
+    EXPECT(rejoin_stream_synchronize(session, stream), OK, NULL);
+    rejoin_journal *own_journal = NULL;
+    EXPECT(rejoin_session_journal(session, &own_journal), OK, NULL);
+    EXPECT(rejoin_handle_resolve(own_journal, stream, REJOIN_HANDLE_KIND_STREAM, &value), OK, NULL);
+    EXPECT(rejoin_journal_close(own_journal), OK, NULL);
     EXPECT(rejoin_state_register(session, "b", buffer, 4096, 9, *comm), INVALID_ARGUMENT, "rejoin_state_kind");
     EXPECT(rejoin_state_register(session, "b", buffer, 8192, REJOIN_STATE_KIND_SCRATCH, *comm), INVALID_ARGUMENT, "live allocation");
     EXPECT(rejoin_state_register(session, "b", buffer, 4096, REJOIN_STATE_KIND_REPLICATED, 0), INVALID_ARGUMENT, "communicator");

@@ -18,11 +18,10 @@
 #include <string>
 #include <vector>
 
-#define CUDA(call) check((call) == cudaSuccess, #call, cudaGetErrorString(cudaGetLastError()))
-#define NCCL(call) check((call) == ncclSuccess, #call, ncclGetLastError(nullptr))
+#define CUDA(call) do if ((call) != cudaSuccess) fail(#call, cudaGetErrorString(cudaGetLastError())); while (0)
+#define NCCL(call) do if ((call) != ncclSuccess) fail(#call, ncclGetLastError(nullptr)); while (0)
 
-static void check(bool good, const char *call, const char *why) {
-    if (good) return;
+static void fail(const char *call, const char *why) {
     std::fprintf(stderr, "%s: %s\n", call, why);
     std::exit(1);
 }
@@ -60,7 +59,7 @@ static void join() {
     } else {
         std::FILE *file;
         while ((file = std::fopen(path, "rb")) == nullptr) {}
-        check(std::fread(&id, sizeof id, 1, file) == 1, "fread", path);
+        if (std::fread(&id, sizeof id, 1, file) != 1) fail("fread", path);
         std::fclose(file);
     }
     NCCL(ncclCommInitRank(&comm, nranks, id, rank));

@@ -16,11 +16,10 @@
 #include <cstring>
 #include <vector>
 
-#define CUDA(call) check((call) == cudaSuccess, #call, cudaGetErrorString(cudaGetLastError()))
-#define REJOIN(call) check((call) == REJOIN_STATUS_OK, #call, rejoin_last_error())
+#define CUDA(call) do if ((call) != cudaSuccess) fail(#call, cudaGetErrorString(cudaGetLastError())); while (0)
+#define REJOIN(call) do if ((call) != REJOIN_STATUS_OK) fail(#call, rejoin_last_error()); while (0)
 
-static void check(bool good, const char *call, const char *why) {
-    if (good) return;
+static void fail(const char *call, const char *why) {
     std::fprintf(stderr, "%s: %s\n", call, why);
     std::exit(1);
 }
@@ -147,8 +146,8 @@ static void train(const dataset &data, u32 steps) {
         if (status == REJOIN_STATUS_REDO) {
             REJOIN(rejoin_resume(session, &step, &blob, &bytes));
             position = bytes == sizeof position ? *(const loader *)blob : start;
-        } else {
-            check(status == REJOIN_STATUS_OK, "a step", rejoin_last_error());
+        } else if (status != REJOIN_STATUS_OK) {
+            fail("a step", rejoin_last_error());
         }
     }
 }

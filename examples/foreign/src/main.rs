@@ -49,6 +49,10 @@ fn main() -> anyhow::Result<()> {
 impl Trainer {
     fn create(session: &Session) -> anyhow::Result<Self> {
         let device = OwnDevice::open()?;
+        // Its memory need not be where that of the dead process was, and here it is not.
+        for _ in 0..session.incarnation().0 {
+            device.alloc(BYTES)?;
+        }
         let (parameters, gradient, visits) = (device.alloc(BYTES)?, device.alloc(BYTES)?, device.alloc(4)?);
         device.write(parameters, &vec![0.5; ELEMENTS])?;
         device.write(visits, &[session.rank().0 as f32])?;

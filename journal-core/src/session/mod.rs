@@ -218,7 +218,7 @@ impl Session {
         let agent = &self.core.agent;
         agent.phase.get().admit(crate::request::Class::Setup, "rejoin_state_register", true)?;
         let key = clique.map(|c| agent.communicator(c)).transpose()?.map(|c| c.clique);
-        let state = State { name: name.to_owned(), address, bytes, kind, clique: key };
+        let state = State { name: name.to_owned(), address, bytes, kind, clique: key, foreign };
         self.core.states.write().unwrap_or_else(std::sync::PoisonError::into_inner).register(state)?;
         let clique = clique.unwrap_or_default();
         let request = request::state_register(address, bytes, kind as u32, clique, name);

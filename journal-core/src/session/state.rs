@@ -39,6 +39,8 @@ pub struct State {
     pub kind: StateKind,
     /// Who holds replicas.
     pub clique: Option<CliqueKey>,
+    /// The application got the memory by itself: the address is this process's alone.
+    pub foreign: bool,
 }
 
 /// Buffers in the order of registration, which is the same in every incarnation of a rank.
@@ -105,7 +107,9 @@ impl StateTable {
         for s in &self.0 {
             out.extend_from_slice(&(s.kind as u32).to_le_bytes());
             out.extend_from_slice(&s.bytes.to_le_bytes());
-            out.extend_from_slice(&s.address.0.to_le_bytes());
+            // A replacement's table must be its predecessor's, and its own memory lies elsewhere.
+            let address = if s.foreign { 0 } else { s.address.0 };
+            out.extend_from_slice(&address.to_le_bytes());
             out.extend_from_slice(&s.clique.map_or([0; 16], |c| c.0));
             out.push(s.name.len() as u8);
             out.extend_from_slice(s.name.as_bytes());
@@ -122,9 +126,11 @@ impl StateTable {
             let Some((name, rest)) = rest.split_at_checked(name_bytes) else { break };
             let Some(kind) = StateKind::from_number(u32::from_le_bytes(at(0, 4).try_into().expect("4 bytes"))) else { break };
             let clique: [u8; 16] = at(20, 36).try_into().expect("16 bytes");
+            let address = u64::from_le_bytes(at(12, 20).try_into().expect("8 bytes"));
             table.push(State {
                 name: String::from_utf8_lossy(name).into_owned(),
-                address: DevicePtr(u64::from_le_bytes(at(12, 20).try_into().expect("8 bytes"))),
+                address: DevicePtr(address),
+                foreign: address == 0,
                 bytes: u64::from_le_bytes(at(4, 12).try_into().expect("8 bytes")),
                 kind,
                 clique: (clique != [0; 16]).then_some(CliqueKey(clique)),
@@ -140,7 +146,18 @@ mod tests {
     use super::*;
 
     fn state(name: &str, at: u64, bytes: u64, kind: StateKind) -> State {
-        State { name: name.into(), address: DevicePtr(at), bytes, kind, clique: Some(CliqueKey([7; 16])) }
+        State { name: name.into(), address: DevicePtr(at), bytes, kind, clique: Some(CliqueKey([7; 16])), foreign: false }
+    }
+
+    #[test]
+    fn a_foreign_buffer_may_lie_elsewhere_in_the_next_process() {
+        let table = |at: u64| {
+            let mut table = StateTable::default();
+            table.register(State { foreign: true, ..state("weights", at, 64, StateKind::Replicated) }).unwrap();
+            table.to_bytes()
+        };
+        assert_eq!(table(4096), table(8192));
+        assert!(StateTable::from_bytes(&table(4096)).iter().all(|s| s.foreign));
     }
 
     #[test]

@@ -12,7 +12,7 @@ use super::launch_env::Unregistered;
 use crate::backend::DevicePtr;
 use crate::error::{EndReason, Error, UnregisteredMemory};
 use crate::journal::{JournalReader, Record, SegmentName};
-use crate::membership::{BlobScope, JobPolicy, Membership, Rank, RankSet, Step, Verdict};
+use crate::membership::{BlobScope, Epoch, JobPolicy, Membership, MembershipError, Rank, RankSet, Step, Verdict};
 use crate::nccl::clique::CliqueKey;
 use crate::recovery::{end_job, fingerprint, restore, stage, states_key, unregistered_key};
 use crate::request::{self, Call};
@@ -238,10 +238,10 @@ impl Session {
             other => other?,
         }
         let epoch = agent.epoch();
-        let verdict = match core.membership().vote(epoch, Step(step)) {
-            Ok(_) => core.membership().await_verdict(epoch, Step(step), Instant::now() + core.options.peer_timeout),
-            Err(error) => Err(error),
-        };
+        let verdict = self
+            .await_open(epoch, Step(step))
+            .and_then(|()| core.membership().vote(epoch, Step(step)))
+            .and_then(|_| core.membership().await_verdict(epoch, Step(step), Instant::now() + core.options.peer_timeout));
         match verdict.map_err(Error::from) {
             Ok(Verdict::Go) => {
                 agent.phase.set(Phase::Decided(step));
@@ -253,6 +253,23 @@ impl Session {
                 error => Err(error),
             },
             Err(error) => Err(self.end_on_timeout(error)),
+        }
+    }
+
+    /// Ranks that exchange nothing inside a step may come to its end while others have yet to commit the one before.
+    fn await_open(&self, epoch: Epoch, step: Step) -> Result<(), MembershipError> {
+        let membership = self.core.membership();
+        let deadline = Instant::now() + self.core.options.peer_timeout;
+        loop {
+            let seen = membership.event();
+            let now = membership.decision();
+            if now.step >= step || now.epoch != epoch || now.is_ended() {
+                return Ok(());
+            }
+            if !membership.wait(seen, deadline) {
+                // It is late: this says who is missing.
+                return membership.await_commits(epoch, now.step, &RankSet::all(membership.nranks()), Instant::now());
+            }
         }
     }
 

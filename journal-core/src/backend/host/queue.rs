@@ -132,6 +132,9 @@ unsafe impl Send for NativeStream {}
 // SAFETY: as above.
 unsafe impl Sync for NativeStream {}
 
+/// All there ever were: a pointer that NCCL holds stays good, and leak checkers see that it is kept.
+static NATIVE_STREAMS: Mutex<Vec<NativeStream>> = Mutex::new(Vec::new());
+
 impl Queue {
     /// Makes a stream and starts its worker.
     pub(super) fn start(engine: &Arc<Engine>, is_default: bool, non_blocking: bool) -> DeviceResult<Arc<Self>> {
@@ -165,7 +168,9 @@ impl Queue {
             enqueue_or_drop: Some(native_enqueue_or_drop),
             reserved: [0; 2],
         };
-        let _ = queue.native.set(NativeStream(Box::into_raw(Box::new(stream))));
+        let native = NativeStream(Box::into_raw(Box::new(stream)));
+        lock(&NATIVE_STREAMS).push(native);
+        let _ = queue.native.set(native);
         Ok(queue)
     }
 
