@@ -8,6 +8,7 @@ use journal_core::membership::{Incarnation, JobOptions, JobPolicy, JobStrategy, 
 use journal_core::request::{self, EncodedHeader, Request};
 use rustix::process::{Pid, Signal, kill_process};
 use serde::Deserialize;
+use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::time::{Duration, Instant};
 use support::{Running, job_name, rejoin, run, segments, wait_for_end};
@@ -34,6 +35,7 @@ enum Line {
         tid: Option<u32>,
         deaths: u64,
         lost: u64,
+        compacted: u64,
         damaged_at: Option<u64>,
         disturbed: bool,
     },
@@ -57,9 +59,21 @@ enum Line {
         lost_records: u64,
         prepared: Vec<u32>,
         live_handles: usize,
+        policy: String,
+        growth: Vec<Growth>,
+        compacted_records: u64,
         finished: bool,
         damage: Vec<String>,
     },
+}
+
+/// A growth segment.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[allow(dead_code)]
+struct Growth {
+    segment: u32,
+    bytes: u64,
 }
 
 /// The same of `verify`.
@@ -164,6 +178,33 @@ fn a_live_journal_is_shown_whole_with_its_lane_handles_and_boundary() {
         if request.starts_with("cuMemAlloc") && ok == "ok" && *at > 0)));
     running.signal(Signal::INT);
     running.finish().expect_code(130);
+}
+
+#[test]
+fn following_tells_what_is_written_and_ends_with_its_writer() {
+    let name = job_name("follow");
+    let journal = Journal::create(&JournalOptions::new(name.clone(), 0, 0)).expect("/dev/shm has room for a journal");
+    let append = |request: &Request<'_>| {
+        let mut header = EncodedHeader::new();
+        journal.append(Region::Step, request.code(), 0, &request.encode_into(&mut header)).expect("room");
+    };
+    append(&request::mem_alloc(1));
+    let mut command = rejoin();
+    command.args(["show", "--follow", "--format", "json", &format!("{name}/0")]);
+    let mut following = command.stdout(std::process::Stdio::piped()).spawn().expect("started");
+    let mut told = BufReader::new(following.stdout.take().expect("piped")).lines();
+    let mut next = || -> Option<Line> { told.next().map(|line| serde_json::from_str(&line.expect("text")).expect("a line as listed above")) };
+    for sequence in 1..=500 {
+        // The one before is told while the journal is written.
+        let Some(Line::Record { sequence: Some(found), .. }) = next() else { panic!("it ended before its writer") };
+        assert_eq!(found, sequence);
+        append(&request::mem_alloc(sequence + 1));
+    }
+    journal.finish();
+    assert!(matches!(next(), Some(Line::Record { sequence: Some(501), .. })));
+    assert!(next().is_none(), "nothing more was written");
+    assert_eq!(following.wait().expect("ended").code(), Some(0));
+    remove(&name);
 }
 
 #[test]

@@ -233,6 +233,9 @@ pub struct ShowOptions {
     /// Job and rank, and the incarnation if not the newest
     #[arg(value_name = "JOB/RANK[.INCARNATION]")]
     pub journal: JournalPlace,
+    /// Print records as they are written, until their writer ends
+    #[arg(long, short)]
+    pub follow: bool,
     /// Text for people or JSON Lines
     #[arg(long, value_enum, default_value_t)]
     pub format: Format,

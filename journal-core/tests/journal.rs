@@ -43,6 +43,28 @@ impl std::ops::Deref for Scratch {
 }
 
 #[test]
+fn a_payload_that_is_elsewhere_leaves_length_checksum_and_its_beginning() {
+    let scratch = Scratch::new("absent");
+    let (lead, bytes) = ([3_u8; 300], vec![5_u8; (64 << 20) + 3]);
+    let parts: &[&[u8]] = &[&lead, &bytes];
+    let refused = scratch.0.append(Region::Setup, 9, 0, parts);
+    assert!(matches!(refused, Err(AppendError::TooLarge { .. })), "{refused:?}");
+    let record = scratch.0.append_absent(Region::Setup, 9, 5, parts).unwrap();
+    assert!(scratch.0.complete(record, 1));
+    let snapshot = scratch.0.snapshot();
+    assert!(snapshot.is_whole());
+    let [found] = &snapshot.setup[..] else { panic!("{:?}", snapshot.setup.len()) };
+    assert_eq!((found.outcome, found.kind, found.flags, found.result), (Outcome::Absent, 9, 5, Some(1)));
+    let len = lead.len() + bytes.len();
+    let mut whole = [&lead[..], &bytes].concat();
+    whole.resize(len.next_multiple_of(8), 0);
+    let expected = [&(len as u64).to_le_bytes()[..], &u64::from(crc32c::crc32c(&whole)).to_le_bytes(), &lead[..256]].concat();
+    assert_eq!(found.payload, expected);
+    let obstacles = journal_core::recovery::replayable::obstacles(&snapshot);
+    assert!(obstacles.iter().any(|o| o.sequence == 1 && o.reason.contains("bytes were not recorded")), "{obstacles:?}");
+}
+
+#[test]
 fn what_was_appended_is_read_back_in_order() {
     let journal = Scratch::new("order");
     let payloads: Vec<Vec<u8>> = (0..500_usize).map(|i| (0..i).map(|k| (k * 7 + i) as u8).collect()).collect();

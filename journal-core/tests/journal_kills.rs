@@ -15,9 +15,10 @@ use journal_core::journal::{
 const CHILD: &str = "REJOIN_TEST_JOURNAL";
 /// Set in children: whether they fork.
 const FORKS: &str = "REJOIN_TEST_FORKS";
-/// Set in children: whether they end steps. One that does is never stopped: it may hold the admin lock, and the
-/// others' commits would be refused as busy.
+/// Set in children: whether they end steps.
 const COMMITS: &str = "REJOIN_TEST_COMMITS";
+/// Set in children: name of the journal to prepare steps in.
+const PREPARES: &str = "REJOIN_TEST_PREPARES";
 const THREADS: u64 = 2;
 /// Writing processes at a time.
 const CHILDREN: usize = 2;
@@ -211,13 +212,13 @@ fn killed_writers_lose_at_most_what_was_never_issued_and_disturb_nobody() {
             snapshots
         });
         let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            let mut children: Vec<(Child, bool)> = Vec::new();
+            let mut children: Vec<Child> = Vec::new();
             while kills < kills_wanted || issued(journal) < records_wanted {
                 while children.len() < CHILDREN {
                     let commits = random.below(2) == 0;
-                    children.push((spawn(journal.name(), true, commits), commits));
+                    children.push(spawn(journal.name(), true, commits));
                 }
-                let (mut child, commits) = children.swap_remove(random.below(CHILDREN as u64) as usize);
+                let mut child = children.swap_remove(random.below(CHILDREN as u64) as usize);
                 let pid = child.id();
                 let mine = |s: &Snapshot| {
                     s.lanes.iter().filter(|l| matches!(l.owner, Owner::Alive { pid: p, .. } if p == pid)).count()
@@ -227,7 +228,7 @@ fn killed_writers_lose_at_most_what_was_never_issued_and_disturb_nobody() {
                 let pace = (records_wanted.saturating_sub(issued(journal)) / (kills_wanted - kills.min(kills_wanted) + 1)).max(1500);
                 let target = issued(journal) + random.below(2 * pace);
                 wait_for("more records", || issued(journal) >= target);
-                if !commits && random.below(2) == 0 {
+                if random.below(2) == 0 {
                     stops += 1;
                     signal(&child, libc::SIGSTOP);
                     let target = issued(journal) + 500;
@@ -247,7 +248,7 @@ fn killed_writers_lose_at_most_what_was_never_issued_and_disturb_nobody() {
                 let snapshot = reader.snapshot().unwrap();
                 assert!(!snapshot.lanes.iter().any(dead), "{:?}", snapshot.lanes);
             }
-            for (mut child, _) in children {
+            for mut child in children {
                 child.kill().unwrap();
                 child.wait().unwrap();
             }
@@ -302,6 +303,55 @@ fn a_stopped_writer_is_alive_however_long_it_is_stopped() {
     child.kill().unwrap();
     child.wait().unwrap();
     assert_eq!(u64::from(scratch.0.reap().unwrap()), THREADS);
+}
+
+/// Not a test of its own: the child's program. Writes PREPARED, under the admin lock, until it is killed.
+#[test]
+fn child_prepares_until_it_is_killed() {
+    let Ok(name) = std::env::var(PREPARES) else { return };
+    let journal = Journal::open(&SegmentName::parse(&name).unwrap()).unwrap();
+    for step in 0_u32.. {
+        journal.prepared_write(step, &[step as u8; 1 << 20], &[]).unwrap();
+    }
+}
+
+#[test]
+fn a_thread_stopped_with_the_admin_lock_holds_up_no_step() {
+    let scratch = Scratch::new("admin");
+    let journal = &scratch.0;
+    journal.append(Region::Step, 1, 0, &[b"before"]).unwrap();
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "child_prepares_until_it_is_killed"])
+        .env(PREPARES, journal.name().as_str())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let file = std::fs::File::open(journal.name().path_in("/dev/shm".as_ref())).unwrap();
+    let holder = || {
+        let mut word = [0; 4];
+        // glibc keeps the lock word first.
+        file.read_exact_at(&mut word, journal_core::journal::layout::ADMIN).unwrap();
+        u32::from_le_bytes(word) & libc::FUTEX_TID_MASK
+    };
+    wait_for("the child to be stopped with the admin lock", || {
+        signal(&child, libc::SIGCONT);
+        wait_for("the child to take the lock", || holder() != 0);
+        signal(&child, libc::SIGSTOP);
+        wait_for("the child to stop", || {
+            let stat = std::fs::read_to_string(format!("/proc/{}/stat", child.id())).unwrap();
+            stat.rsplit_once(')').unwrap().1.trim_start().starts_with('T')
+        });
+        holder() != 0
+    });
+    for step in 0..1000 {
+        journal.append(Region::Step, 1, 0, &[&[7; 4000]]).unwrap();
+        journal.step_commit(step).unwrap();
+    }
+    assert_eq!(journal.boundary().next_step, Some(1000));
+    assert_ne!(holder(), 0, "the child still holds it");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    journal.prepared_write(1000, b"goes on", &[]).unwrap();
 }
 
 #[test]

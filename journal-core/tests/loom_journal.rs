@@ -13,12 +13,13 @@ use journal_core::journal::arena::Run;
 use journal_core::journal::checksum::{Portable, Work};
 use journal_core::journal::lane::{Append, Lane};
 use journal_core::journal::layout::{
-    BOUNDARY, COMMITTED, Geometry, HANDLE_BLOCK_OWNER, HANDLE_DIRECTORY, HANDLE_ENTRY_BYTES, HANDLE_EPOCH, PENDING, SEQUENCE, SLOT_LOST,
-    SLOT_STATE, shape,
+    BOUNDARY, COMMITTED, ChunkClass, DOORBELL, Geometry, HANDLE_BLOCK_OWNER, HANDLE_DIRECTORY, HANDLE_ENTRY_BYTES, HANDLE_EPOCH, PENDING, SEQUENCE, SLOT_LOST,
+    SLOT_STATE, WAITERS, shape,
 };
 use journal_core::journal::scan::{self, EndState, Scratch, Stop, Visit};
 use journal_core::journal::store::Store;
-use journal_core::journal::{Boundary, Outcome, RecordRef, RecordView, Region, reap};
+use journal_core::journal::directory::{self, Description};
+use journal_core::journal::{Boundary, Outcome, RecordRef, RecordView, Region, Sequence, chunk, compact, doorbell, reap};
 use journal_core::sync::{AtomicU64, Ordering, Words, weaken};
 use loom::sync::Arc;
 use loom::thread;
@@ -32,8 +33,8 @@ struct ModelWords(Vec<(u64, Vec<AtomicU64>)>);
 impl ModelWords {
     fn new(geometry: &Geometry) -> Self {
         let range = |at, words| (at, (0..words).map(|_| AtomicU64::new(0)).collect());
-        let mut ranges = vec![range(SEQUENCE, 1), range(BOUNDARY, 5)];
-        ranges.extend((0..SLOTS as u16).map(|slot| range(geometry.slot(slot) + SLOT_STATE, 9)));
+        let mut ranges = vec![range(SEQUENCE, 1), range(BOUNDARY, 1), range(DOORBELL, 2), range(geometry.directory_at, 4)];
+        ranges.extend((0..SLOTS as u16).map(|slot| range(geometry.slot(slot) + SLOT_STATE, 14)));
         ranges.extend((0..geometry.chunks).map(|chunk| range(geometry.chunk_entry(chunk), 5)));
         ranges.extend((0..geometry.chunks).map(|chunk| range(geometry.chunk(chunk), CHUNK / 8)));
         ranges.push(range(geometry.handles_at, u64::from(geometry.handles) * HANDLE_ENTRY_BYTES / 8));
@@ -276,7 +277,7 @@ fn rewind(first: First) {
         let mut lane = Lane::new(0, 0);
         append(&store, &mut lane, Region::Step, 1);
         append(&store, &mut lane, Region::Step, 2);
-        Boundary::advance(&store, Some(1));
+        Boundary::advance(&store, 0, Some(1));
         let writer = {
             let store = Arc::clone(&store);
             move || append(&store, &mut lane, Region::Step, 3)
@@ -295,7 +296,7 @@ fn recycled_chain(first: First) {
         }
         // 1 and 2 stand in the first chunk, 3 in the second; 3 is of the open step.
         store.sequence().store(3, Ordering::Relaxed);
-        Boundary::advance(&store, Some(1));
+        Boundary::advance(&store, 0, Some(1));
         store.sequence().store(4, Ordering::Relaxed);
         let writer = {
             let store = Arc::clone(&store);
@@ -351,7 +352,7 @@ fn boundary_moves(first: First) {
             move || {
                 for step in 1..=2_u64 {
                     store.sequence().store(10 * (step + 1), Ordering::Relaxed);
-                    Boundary::advance(&store, Some(step));
+                    Boundary::advance(&store, 0, Some(step));
                 }
             }
         };
@@ -364,9 +365,44 @@ fn boundary_moves(first: First) {
     });
 }
 
+/// Two threads end steps at once under a reader.
+fn committers(first: First) {
+    check(2, move || {
+        let store = store(1);
+        let commit = |slot: u16| {
+            let store = Arc::clone(&store);
+            move || {
+                let number = store.sequence().fetch_add(1, Ordering::AcqRel);
+                let moved = Boundary::advance(&store, slot, Some(u64::from(slot) + 1));
+                assert!(moved.sequence.0 > number, "what was recorded before the commit is of the next step");
+                moved.sequence.0
+            }
+        };
+        let other = thread::spawn(commit(1));
+        let reader = {
+            let store = Arc::clone(&store);
+            move || {
+                let before = Boundary::read(&store);
+                let after = Boundary::read(&store);
+                assert!(after.count >= before.count && after.sequence >= before.sequence, "a step began again");
+                assert_eq!(after.next_step.is_some(), after.count > 0);
+            }
+        };
+        let one = race(first, commit(0), reader);
+        let other = other.join().unwrap();
+        let last = Boundary::read(&store);
+        assert_eq!((last.count, last.sequence.0), (2, one.max(other)), "a commit was lost");
+    });
+}
+
 #[test]
 fn a_boundary_is_read_whole() {
     holds(boundary_moves);
+}
+
+#[test]
+fn two_commits_at_once_both_count() {
+    holds(committers);
 }
 
 #[test]
@@ -454,6 +490,164 @@ fn a_chunk_has_one_owner() {
             assert_ne!(store.word(store.base().chunk(0)).load(Ordering::Relaxed) & COMMITTED, 0);
         });
     });
+}
+
+/// A chunk goes from one owner to another, straight or by way of the reserve.
+fn chunk_changes_hands(first: First, reserve: bool) {
+    check(3, move || {
+        let store = store(1);
+        let id = chunk::claim(&store, 1, ChunkClass::Step, 1).unwrap();
+        let last = store.chunk_at(id) + CHUNK - 8;
+        let giver = {
+            let store = Arc::clone(&store);
+            move || {
+                store.word(last).store(7, Ordering::Relaxed);
+                chunk::release(&store, id);
+                if reserve {
+                    chunk::restock(&store);
+                }
+            }
+        };
+        race(first, giver, move || {
+            let taken = match reserve {
+                true => chunk::claim_reserve(&store, 2, ChunkClass::Setup),
+                false => chunk::claim(&store, 2, ChunkClass::Setup, 1),
+            };
+            if let Some(id) = taken {
+                assert_eq!(store.word(last).load(Ordering::Relaxed), 7, "its former owner is still writing to it");
+                let entry = store.chunk(id);
+                assert_eq!(entry.owner().load(Ordering::Relaxed), 2);
+                assert_eq!(entry.class().load(Ordering::Relaxed) as u32, ChunkClass::Setup as u32, "described by another");
+            }
+        });
+    });
+}
+
+#[test]
+fn a_chunk_is_the_next_owners_alone() {
+    holds(|first| chunk_changes_hands(first, false));
+    holds(|first| chunk_changes_hands(first, true));
+}
+
+#[test]
+fn a_relaxed_claim_of_a_chunk_is_caught() {
+    catches("chunk claim", |first| chunk_changes_hands(first, false));
+    catches("chunk free", |first| chunk_changes_hands(first, false));
+    catches("reserve claim", |first| chunk_changes_hands(first, true));
+}
+
+/// An owner leaves dead records out under a reader, and uses a chunk of the old chain again further on.
+fn compaction(first: First) {
+    check(3, move || {
+        let store = store(3);
+        let mut lane = Lane::new(0, 0);
+        for tag in 1..=3 {
+            append(&store, &mut lane, Region::Setup, tag);
+        }
+        let writer = {
+            let store = Arc::clone(&store);
+            move || {
+                // 1 and 2 fill the first chunk.
+                let dead = [1, 2].map(Sequence).into();
+                let done = compact::compact(&store, &mut lane, &dead).unwrap().expect("more than half is dead");
+                assert_eq!((done.dropped, done.chunks_before, done.chunks_after), (2, 2, 1));
+                append(&store, &mut lane, Region::Setup, 4);
+                append(&store, &mut lane, Region::Setup, 5);
+            }
+        };
+        race(first, writer, move || {
+            let limit = scan::limit(&store);
+            let Ok((seen, end)) = read(&store, 0, Region::Setup) else { return };
+            let kept: Vec<(u64, u64)> = seen.0.iter().copied().filter(|(sequence, _)| *sequence > 2).collect();
+            assert!(seen.0.len() == kept.len() || kept == [(3, 3)], "both chains together: {:?}", seen.0);
+            assert!(!kept.is_empty() && kept == [(3, 3), (4, 4), (5, 5)][..kept.len()], "{:?}", seen.0);
+            assert!(kept.len() as u64 + 3 >= limit || end == EndState::Pending, "a record below {limit} is missing");
+        });
+    });
+}
+
+#[test]
+fn a_compacted_chain_is_seen_before_or_after() {
+    holds(compaction);
+}
+
+#[test]
+fn a_relaxed_swap_of_the_head_is_caught() {
+    catches("compaction head", compaction);
+    catches("scan head", compaction);
+}
+
+/// A growth segment is made while somebody looks for it, to map it or to take a dead creator's leftovers away.
+fn segment_is_made(first: First) {
+    check(3, move || {
+        let store = store(1);
+        let what = Description { place: 1, creator: 77, len: 1 << 33, chunks: 5 };
+        let maker = {
+            let store = Arc::clone(&store);
+            move || {
+                let entry = store.words(store.base().directory_at, 4);
+                directory::announce(entry, &what);
+                // Stands for the segment, its header and its name.
+                store.word(store.base().chunk(0)).store(1, Ordering::Relaxed);
+                directory::publish(entry);
+            }
+        };
+        race(first, maker, move || match directory::described(store.words(store.base().directory_at, 4)) {
+            None => {}
+            Some((ready, found)) => {
+                assert_eq!(found, what, "a state without its description");
+                let there = store.word(store.base().chunk(0)).load(Ordering::Relaxed) == 1;
+                assert!(there || !ready, "ready, and not there");
+            }
+        });
+    });
+}
+
+#[test]
+fn a_segment_is_described_before_it_exists_and_exists_before_it_is_ready() {
+    holds(segment_is_made);
+}
+
+#[test]
+fn a_relaxed_state_of_a_segment_is_caught() {
+    catches("segment creating", segment_is_made);
+    catches("segment ready", segment_is_made);
+    catches("segment look", segment_is_made);
+}
+
+/// A writer rings for a sleeper that has said that it sleeps.
+fn doorbell_rings(first: First) {
+    check(3, move || {
+        let store = store(1);
+        let writer = {
+            let store = Arc::clone(&store);
+            move || {
+                append(&store, &mut Lane::new(0, 0), Region::Setup, 1);
+                if store.word(WAITERS).load(Ordering::Relaxed) != 0 {
+                    doorbell::count_ring(store.memory());
+                }
+            }
+        };
+        race(first, writer, move || {
+            let rung = doorbell::count(store.memory());
+            doorbell::arm(store.memory());
+            if doorbell::count(store.memory()) != rung {
+                // No wake without a reason: what it was rung for is seen by a relaxed look.
+                assert_eq!(store.sequence().load(Ordering::Relaxed), 2, "woken, and nothing is there");
+            }
+        });
+    });
+}
+
+#[test]
+fn a_ring_comes_after_what_it_is_for() {
+    holds(doorbell_rings);
+}
+
+#[test]
+fn a_relaxed_doorbell_is_caught() {
+    catches("doorbell ring", doorbell_rings);
+    catches("doorbell count", doorbell_rings);
 }
 
 const ONE: FixedSeat = FixedSeat(1);

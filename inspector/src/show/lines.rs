@@ -3,7 +3,7 @@
 use journal_core::Status;
 use journal_core::agent::recorded_value;
 use journal_core::handle::VirtualHandle;
-use journal_core::journal::{LaneReport, Outcome, Owner, Record, Region, Snapshot};
+use journal_core::journal::{Event, LaneReport, Outcome, Owner, Record, Region, Snapshot};
 use journal_core::request::{self, argument::kind_name};
 use serde::Serialize;
 
@@ -17,6 +17,13 @@ pub enum Line {
     Journal(JournalLine),
 }
 
+/// One line of `show --follow --format json`.
+#[derive(Debug, Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum FollowLine {
+    Record(RecordLine),
+}
+
 /// One record.
 #[derive(Debug, Serialize)]
 pub struct RecordLine {
@@ -26,7 +33,7 @@ pub struct RecordLine {
     pub region: Option<&'static str>,
     /// Lane; none for a lost record.
     pub slot: Option<u16>,
-    /// committed, in_flight, torn, lost or corrupt.
+    /// committed, absent (its payload is not here), in_flight, torn, lost or corrupt.
     pub outcome: &'static str,
     /// Number of the request; none for a lost record.
     pub opcode: Option<u16>,
@@ -53,6 +60,8 @@ pub struct LaneLine {
     pub deaths: u64,
     /// At most so many sequence numbers were lost by them.
     pub lost: u64,
+    /// Set-up records that no replay needed any more and that were left out.
+    pub compacted: u64,
     /// Byte from which on it makes no sense.
     pub damaged_at: Option<u64>,
     /// Its owner recycled it under every look, so its records are missing here.
@@ -69,6 +78,13 @@ pub struct HandleLine {
     pub generation: u32,
     /// The real object, in the writer's process; none until recovery has rebound it.
     pub object: Option<String>,
+}
+
+/// A growth segment.
+#[derive(Debug, Serialize)]
+pub struct GrowthLine {
+    pub segment: u32,
+    pub bytes: u64,
 }
 
 /// The whole.
@@ -91,6 +107,12 @@ pub struct JournalLine {
     /// Steps that can be begun again from here.
     pub prepared: Vec<u32>,
     pub live_handles: usize,
+    /// What the journal does when it is full: error, block:MS, grow:BYTES or spill:/DIRECTORY.
+    pub policy: String,
+    /// Further segments, in the order they were made.
+    pub growth: Vec<GrowthLine>,
+    /// Set-up records that compaction has left out.
+    pub compacted_records: u64,
     /// The writer left in good order.
     pub finished: bool,
     /// What is damaged; empty if the journal is whole.
@@ -108,6 +130,19 @@ pub fn records(snapshot: &Snapshot) -> Vec<RecordLine> {
     lines
 }
 
+/// What a follower told; `None` for what this version does not know.
+pub fn event(event: &Event) -> Option<RecordLine> {
+    match event {
+        Event::Record(told) => Some(record(told)),
+        Event::Missing(range) => {
+            let count = range.end - range.start;
+            let request = format!("({count} that will not come: lost with their thread, or over before they were read)");
+            Some(RecordLine { request, ..lost(range) })
+        }
+        _ => None,
+    }
+}
+
 fn record(record: &Record) -> RecordLine {
     let decoded = request::decode(record.kind, &record.payload);
     let returned = record.result.map(recorded_value);
@@ -121,6 +156,7 @@ fn record(record: &Record) -> RecordLine {
         opcode: Some(record.kind),
         value_text: value.and_then(in_words),
         request: match &decoded {
+            _ if record.outcome == Outcome::Absent => "(its payload was not recorded, only length and checksum)".to_owned(),
             Ok(request) => request.to_string(),
             Err(error) => format!("({error})"),
         },
@@ -151,6 +187,7 @@ fn outcome(outcome: Outcome) -> &'static str {
         Outcome::Torn => "torn",
         Outcome::Lost => "lost",
         Outcome::Corrupt => "corrupt",
+        Outcome::Absent => "absent",
         _ => "unknown",
     }
 }
@@ -182,6 +219,7 @@ pub fn lane(lane: &LaneReport) -> LaneLine {
         tid: who.map(|(_, tid)| tid),
         deaths: lane.deaths,
         lost: lane.lost,
+        compacted: lane.compacted,
         damaged_at: lane.damaged_at,
         disturbed: lane.disturbed,
     }

@@ -1,12 +1,13 @@
 //! `rejoin show JOB/RANK`: the journal of a rank, read-only, live or after its writer's death.
 
+mod follow;
 mod lines;
 
 use crate::cli::ShowOptions;
 use crate::exit_code::ExitCode;
 use crate::journal;
 use crate::output::{self, Format};
-use lines::{HandleLine, JournalLine, LaneLine, Line, RecordLine};
+use lines::{GrowthLine, HandleLine, JournalLine, LaneLine, Line, RecordLine};
 
 /// Prints a journal; exit 1 if something of it is damaged, 2 if it could not be looked at.
 pub fn command(options: &ShowOptions) -> anyhow::Result<ExitCode> {
@@ -17,6 +18,9 @@ pub fn command(options: &ShowOptions) -> anyhow::Result<ExitCode> {
         }
         other => other?,
     };
+    if options.follow {
+        return follow::command(reader, options.format);
+    }
     let snapshot = reader.snapshot()?;
     let handles: Vec<HandleLine> = reader.live_handles()?.iter().map(lines::handle).collect();
     let records = lines::records(&snapshot);
@@ -35,6 +39,9 @@ pub fn command(options: &ShowOptions) -> anyhow::Result<ExitCode> {
         lost_records: snapshot.lost_count(),
         prepared: reader.prepared()?.iter().map(|prepared| prepared.step).collect(),
         live_handles: handles.len(),
+        policy: reader.policy().to_string(),
+        growth: reader.growth_segments().into_iter().map(|(segment, bytes)| GrowthLine { segment, bytes }).collect(),
+        compacted_records: snapshot.lanes.iter().map(|lane| lane.compacted).sum(),
         finished: snapshot.finished,
         damage: journal::damage(&snapshot),
     };
@@ -89,6 +96,12 @@ fn head(whole: &JournalLine) -> Vec<String> {
             if prepared.is_empty() { "none".to_owned() } else { prepared.join(" or ") }
         ),
     ];
+    let growth: Vec<String> = whole.growth.iter().map(|g| format!(", segment {} of {} bytes", g.segment, g.bytes)).collect();
+    let compacted = match whole.compacted_records {
+        0 => String::new(),
+        n => format!("; {n} set-up records were left out by compaction"),
+    };
+    lines.push(format!("  when full: {}{}{compacted}", whole.policy, growth.concat()));
     lines.extend(whole.damage.iter().map(|what| format!("  DAMAGED: {what}")));
     lines
 }

@@ -5,7 +5,7 @@
 
 use super::layout::{ChunkClass, ChunkId, OWNER_RESERVE};
 use super::store::Store;
-use crate::sync::{Ordering, Words, ordered_fence};
+use crate::sync::{Ordering, Words, ordered, ordered_fence};
 
 /// Claims `count` consecutive chunks for `owner` (slot + 1, or OWNER_JOURNAL), or says that there are none.
 /// Bounded by the number of chunks.
@@ -30,20 +30,34 @@ pub fn claim<W: Words>(store: &Store<W>, owner: u64, class: ChunkClass, count: u
 pub fn claim_reserve<W: Words>(store: &Store<W>, owner: u64, class: ChunkClass) -> Option<ChunkId> {
     let id = store.chunk_ids().find(|id| {
         let word = store.chunk(*id).owner();
-        // SYNC: AcqRel; pairs with the Release of whoever put it aside.
-        word.compare_exchange(OWNER_RESERVE, owner, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+        // SYNC: Acquire; pairs with the Release of its former owner in `free`.
+        word.compare_exchange(OWNER_RESERVE, owner, ordered("reserve claim", Ordering::Acquire), Ordering::Relaxed).is_ok()
     })?;
     open(store, id, class, 1);
     Some(id)
 }
 
+fn reserved<W: Words>(store: &Store<W>) -> u32 {
+    store.chunk_ids().filter(|id| store.chunk(*id).owner().load(Ordering::Relaxed) == OWNER_RESERVE).count() as u32
+}
+
+/// Whether chunks of the reserve were used.
+pub fn reserve_is_short<W: Words>(store: &Store<W>) -> bool {
+    reserved(store) < store.base().reserved_chunks()
+}
+
 /// Puts free chunks aside until there are as many as at the beginning, or none is free. Under the admin lock.
 pub fn restock<W: Words>(store: &Store<W>) {
-    let reserved = |id: &ChunkId| store.chunk(*id).owner().load(Ordering::Relaxed) == OWNER_RESERVE;
-    let kept = store.chunk_ids().filter(reserved).count() as u32;
-    for _ in kept..store.base().reserved_chunks() {
-        if claim(store, OWNER_RESERVE, ChunkClass::Emergency, 1).is_none() {
+    let mut short = store.base().reserved_chunks().saturating_sub(reserved(store));
+    for id in store.chunk_ids() {
+        if short == 0 {
             break;
+        }
+        // The owner word alone: from this swap on somebody may take the chunk and describe it. Relaxed, since who takes
+        // it acquires what its former owner released: a swap in between breaks no release sequence.
+        let word = store.chunk(id).owner();
+        if word.compare_exchange(0, OWNER_RESERVE, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+            short -= 1;
         }
     }
 }
@@ -52,8 +66,9 @@ pub fn restock<W: Words>(store: &Store<W>) {
 fn claim_run<W: Words>(store: &Store<W>, owner: u64, first: ChunkId, count: u32) -> Result<(), u32> {
     for i in 0..count {
         let id = ChunkId(first.0 + i);
-        // SYNC: AcqRel; Acquire pairs with the Release in `release`: the former owner's last stores are over.
-        let claimed = store.chunk(id).owner().compare_exchange(0, owner, Ordering::AcqRel, Ordering::Relaxed);
+        // SYNC: Acquire; pairs with the Release in `free`: the former owner's last stores are over.
+        let order = ordered("chunk claim", Ordering::Acquire);
+        let claimed = store.chunk(id).owner().compare_exchange(0, owner, order, Ordering::Relaxed);
         if claimed.is_err() {
             (0..i).for_each(|k| free(store, ChunkId(first.0 + k)));
             return Err(first.index() + i);
@@ -98,5 +113,5 @@ pub fn release<W: Words>(store: &Store<W>, id: ChunkId) {
 
 fn free<W: Words>(store: &Store<W>, id: ChunkId) {
     // SYNC: Release; pairs with the Acquire of the next claim.
-    store.chunk(id).owner().store(0, Ordering::Release);
+    store.chunk(id).owner().store(0, ordered("chunk free", Ordering::Release));
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use super::SharedSegment;
 use super::layout::{DOORBELL, WAITERS};
 use crate::sync::futex;
-use crate::sync::{Ordering, Words};
+use crate::sync::{Ordering, Words, ordered};
 
 /// Longest sleep without a look.
 const SLICE: Duration = Duration::from_millis(10);
@@ -27,18 +27,24 @@ fn futex_word(base: &SharedSegment) -> &core::sync::atomic::AtomicU32 {
 #[cold]
 #[inline(never)]
 pub(super) fn ring(base: &SharedSegment) {
-    base.word(WAITERS).store(0, Ordering::Relaxed);
-    base.word(DOORBELL).fetch_add(1, Ordering::Release);
+    count_ring(base);
     futex::wake_all(futex_word(base));
 }
 
+/// Counts a ring, after the mark is taken away: a mark set from now on is the next ring's.
+pub fn count_ring<W: Words>(base: &W) {
+    base.word(WAITERS).store(0, Ordering::Relaxed);
+    // SYNC: Release; pairs with the Acquire in `count`: who hears the ring sees what it was rung for.
+    base.word(DOORBELL).fetch_add(1, ordered("doorbell ring", Ordering::Release));
+}
+
 /// How often it rang, to be handed to [`sleep`].
-pub(super) fn count(base: &SharedSegment) -> u32 {
-    base.word(DOORBELL).load(Ordering::Acquire) as u32
+pub fn count<W: Words>(base: &W) -> u32 {
+    base.word(DOORBELL).load(ordered("doorbell count", Ordering::Acquire)) as u32
 }
 
 /// Says that somebody is about to sleep: look once more at what you wait for, then [`sleep`].
-pub(super) fn arm(base: &SharedSegment) {
+pub fn arm<W: Words>(base: &W) {
     base.word(WAITERS).store(1, Ordering::SeqCst);
 }
 

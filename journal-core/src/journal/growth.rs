@@ -12,9 +12,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::append_error::AppendError;
+use super::directory::{self, Description};
 use super::layout::{
-    CHUNK_ENTRY_BYTES, ChunkId, DIRECTORY_CONTENTS, DIRECTORY_ENTRY_BYTES, DIRECTORY_LEN, DIRECTORY_PLACE,
-    Geometry, HEADER_LEN, MAX_SEGMENTS, SEGMENT_CREATING, SEGMENT_EMPTY, SEGMENT_READY, SEGMENTS,
+    CHUNK_ENTRY_BYTES, ChunkId, DIRECTORY_ENTRY_BYTES, Geometry, HEADER_LEN, MAX_SEGMENTS, SEGMENT_EMPTY, SEGMENTS,
 };
 use super::name::SHARED_MEMORY_DIR;
 use super::store::{Memory, Store};
@@ -32,10 +32,6 @@ fn entry<W: Words>(store: &Store<W>, k: u32) -> &[AtomicU64] {
     store.words(at, (DIRECTORY_ENTRY_BYTES / 8) as usize)
 }
 
-fn field(at: u64) -> usize {
-    (at / 8) as usize
-}
-
 /// Adds one segment with at least `chunks` chunks in a row, as the policy allows. Under the admin lock.
 pub(super) fn grow(shared: &Shared, chunks: u64) -> Result<(), AppendError> {
     let store = &shared.store;
@@ -46,11 +42,8 @@ pub(super) fn grow(shared: &Shared, chunks: u64) -> Result<(), AppendError> {
     };
     let base = store.memory().base();
     settle(store, base.name(), dir);
-    let ready = |k: u32| entry(store, k)[0].load(Ordering::Acquire) == SEGMENT_READY;
-    let used: u64 = (1..MAX_SEGMENTS)
-        .filter(|k| ready(*k))
-        .fold(base.len(), |sum, k| sum.saturating_add(entry(store, k)[field(DIRECTORY_LEN)].load(Ordering::Relaxed)));
-    let Some(k) = (1..MAX_SEGMENTS).find(|k| !ready(*k)) else { return Err(AppendError::GrowthLimit { limit: used }) };
+    let used = ready(store).fold(base.len(), |sum, (_, what)| sum.saturating_add(what.len));
+    let Some(k) = (1..MAX_SEGMENTS).find(|k| ready(store).all(|(used, _)| used != *k)) else { return Err(AppendError::GrowthLimit { limit: used }) };
     let chunk_bytes = store.base().chunk_bytes;
     let least = bytes_for(chunks, chunk_bytes);
     let wanted = least.max((base.len() << (k - 1).min(20)).min(LARGEST_STEP));
@@ -68,11 +61,8 @@ pub(super) fn grow(shared: &Shared, chunks: u64) -> Result<(), AppendError> {
         return Err(AppendError::TooLarge { len: chunks * chunk_bytes, limit: room.min(free) });
     };
     let words = entry(store, k);
-    words[field(DIRECTORY_PLACE)].store(place | u64::from(std::process::id()) << 32, Ordering::Relaxed);
-    words[field(DIRECTORY_LEN)].store(geometry.total_len, Ordering::Relaxed);
-    words[field(DIRECTORY_CONTENTS)].store(u64::from(geometry.chunks), Ordering::Relaxed);
-    // SYNC: Release; pairs with the Acquire in `settle`: who finds CREATING finds its creator.
-    words[0].store(SEGMENT_CREATING, Ordering::Release);
+    let (creator, chunks) = (std::process::id(), u64::from(geometry.chunks));
+    directory::announce(words, &Description { place, creator, len: geometry.total_len, chunks });
     let created = SharedSegment::create_in(dir, &name, geometry.total_len, |segment| {
         header::fill(segment, &geometry, &shared.identity, shared.futex_offset, k.into(), &shared.policy);
         Ok::<_, SegmentError>(())
@@ -86,8 +76,7 @@ pub(super) fn grow(shared: &Shared, chunks: u64) -> Result<(), AppendError> {
     };
     store.memory().attach(k, segment);
     store.add_geometry(k, geometry);
-    // SYNC: Release; pairs with the Acquire in `map_ready`: the segment has its name and header.
-    words[0].store(SEGMENT_READY, Ordering::Release);
+    directory::publish(words);
     store.word(SEGMENTS).fetch_add(1, Ordering::Release);
     tracing::debug!(name = %name, bytes = geometry.total_len, "journal grew");
     Ok(())
@@ -117,12 +106,8 @@ fn free_above_floor(dir: &Path, name: &SegmentName) -> Result<u64, SegmentError>
 fn settle<W: Words>(store: &Store<W>, base: &SegmentName, dir: &Path) {
     for k in 1..MAX_SEGMENTS {
         let words = entry(store, k);
-        // SYNC: Acquire; pairs with the Release in `grow`.
-        if words[0].load(Ordering::Acquire) != SEGMENT_CREATING {
-            continue;
-        }
-        let creator = (words[field(DIRECTORY_PLACE)].load(Ordering::Relaxed) >> 32) as u32;
-        remove_half_made(dir, &base.growth(k), creator);
+        let Some((false, what)) = directory::described(words) else { continue };
+        remove_half_made(dir, &base.growth(k), what.creator);
         words[0].store(SEGMENT_EMPTY, Ordering::Release);
     }
 }
@@ -141,12 +126,9 @@ fn remove_half_made(dir: &Path, name: &SegmentName, creator: u32) {
 pub(super) fn map_ready(memory: &Memory, base: &Geometry, k: u32) -> Option<Geometry> {
     let at = base.directory_at + u64::from(k) * DIRECTORY_ENTRY_BYTES;
     let words = memory.base().words(at, (DIRECTORY_ENTRY_BYTES / 8) as usize);
-    // SYNC: Acquire; pairs with the Release in `grow`.
-    if words[0].load(Ordering::Acquire) != SEGMENT_READY {
-        return None;
-    }
+    let Some((true, what)) = directory::described(words) else { return None };
     if memory.growth(k).is_none() {
-        let segment = open(memory, words[field(DIRECTORY_PLACE)].load(Ordering::Relaxed), k)
+        let segment = open(memory, what.place, k)
             .inspect_err(|error| tracing::debug!(k, %error, "growth segment cannot be mapped"))
             .ok()?;
         memory.attach(k, segment);
@@ -154,7 +136,7 @@ pub(super) fn map_ready(memory: &Memory, base: &Geometry, k: u32) -> Option<Geom
     Geometry::growth(memory.growth(k)?.len(), base.chunk_bytes)
 }
 
-fn open(memory: &Memory, place: u64, k: u32) -> Result<SharedSegment, SegmentError> {
+fn open(memory: &Memory, place: u32, k: u32) -> Result<SharedSegment, SegmentError> {
     let base = memory.base();
     let whole = header::check(base)?;
     let name = base.name().growth(k);
@@ -197,20 +179,22 @@ pub fn remove_growth(dir: &Path, name: &SegmentName) {
     }
     let store = reader.store();
     for k in 1..MAX_SEGMENTS {
-        let words = entry(store, k);
-        if words[0].load(Ordering::Acquire) != SEGMENT_EMPTY {
-            let creator = (words[field(DIRECTORY_PLACE)].load(Ordering::Relaxed) >> 32) as u32;
-            dirs.iter().for_each(|dir| remove_half_made(dir, &name.growth(k), creator));
+        if let Some((_, what)) = directory::described(entry(store, k)) {
+            dirs.iter().for_each(|dir| remove_half_made(dir, &name.growth(k), what.creator));
         }
     }
 }
 
-/// Bytes and places of the growth segments that are ready.
+fn ready<W: Words>(store: &Store<W>) -> impl Iterator<Item = (u32, Description)> {
+    (1..MAX_SEGMENTS).filter_map(|k| match directory::described(entry(store, k)) {
+        Some((true, what)) => Some((k, what)),
+        _ => None,
+    })
+}
+
+/// Numbers and bytes of the growth segments that are ready.
 pub(super) fn describe<W: Words>(store: &Store<W>) -> Vec<(u32, u64)> {
-    (1..MAX_SEGMENTS)
-        .filter(|k| entry(store, *k)[0].load(Ordering::Acquire) == SEGMENT_READY)
-        .map(|k| (k, entry(store, k)[field(DIRECTORY_LEN)].load(Ordering::Relaxed)))
-        .collect()
+    ready(store).map(|(k, what)| (k, what.len)).collect()
 }
 
 /// Where segment numbers and chunks cannot collide.

@@ -29,6 +29,19 @@ impl JournalIdentity {
             pid_namespace: pid_namespace(),
         }
     }
+
+
+    /// Whether the creating process is known to be gone. False where that cannot be seen, as from another pid namespace.
+    pub fn creator_is_gone(&self) -> bool {
+        if self.boot_id != boot_id() {
+            return true;
+        }
+        let path = format!("/proc/{}/stat", self.creator_pid);
+        self.pid_namespace == pid_namespace() && self.creator_start != 0 && state_and_start(&path).is_none_or(|(state, start)| {
+            // A zombie runs no more.
+            start != self.creator_start || matches!(state, 'Z' | 'X')
+        })
+    }
 }
 
 /// The kernel's id of this boot; zeros where it cannot be read.
@@ -48,10 +61,16 @@ pub fn thread_start() -> u64 {
     start_time("/proc/thread-self/stat").unwrap_or(0)
 }
 
-/// Field 22 of a stat file, found from the last `)`: the name before it may hold anything.
 fn start_time(path: &str) -> Option<u64> {
+    state_and_start(path).map(|(_, start)| start)
+}
+
+/// Fields 3 and 22 of a stat file, found from the last `)`: the name before them may hold anything.
+fn state_and_start(path: &str) -> Option<(char, u64)> {
     let text = std::fs::read_to_string(path).ok()?;
-    text.rsplit_once(')')?.1.split_ascii_whitespace().nth(19)?.parse().ok()
+    let mut fields = text.rsplit_once(')')?.1.split_ascii_whitespace();
+    let state = fields.next()?.chars().next()?;
+    Some((state, fields.nth(18)?.parse().ok()?))
 }
 
 #[cfg(test)]
@@ -64,6 +83,9 @@ mod tests {
         assert_ne!(identity.boot_id, [0; 16]);
         assert_ne!(identity.pid_namespace, 0);
         assert_ne!(identity.creator_start, 0);
+        assert!(!identity.creator_is_gone());
+        assert!(JournalIdentity { creator_start: 1, ..identity.clone() }.creator_is_gone(), "another process of that pid");
+        assert!(JournalIdentity { boot_id: [1; 16], ..identity.clone() }.creator_is_gone());
         assert!(thread_start() >= identity.creator_start);
     }
 }

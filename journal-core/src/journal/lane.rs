@@ -55,13 +55,17 @@ pub struct Tail {
 #[derive(Debug)]
 pub struct Lane {
     pub(super) slot: u16,
-    /// Boundary count up to which step chunks were recycled.
+    /// Boundary word up to which step chunks were recycled.
     pub(super) boundary_seen: u64,
     pub(super) tails: [Tail; 2],
     /// Step payloads in the arena since the last sweep of it.
     pub(super) step_arenas: u32,
     /// The record at hand must not fail for space.
     pub(super) vital: bool,
+    /// Chunks of the set-up chain.
+    pub(super) setup_chunks: u32,
+    /// So many of them make it worth looking for records that no replay needs.
+    pub(super) look_at_chunks: u32,
 }
 
 /// What to append, with the lane and the store it goes to.
@@ -109,7 +113,7 @@ pub fn check_flags(flags: u16) -> Result<(), AppendError> {
 impl Lane {
     /// A lane without chunks, for a slot that was never used.
     pub fn new(slot: u16, boundary_seen: u64) -> Self {
-        Self { slot, boundary_seen, tails: [Tail::default(); 2], step_arenas: 0, vital: false }
+        Self { slot, boundary_seen, tails: [Tail::default(); 2], step_arenas: 0, vital: false, setup_chunks: 0, look_at_chunks: 2 }
     }
 
     /// Owner word of its chunks.
@@ -207,6 +211,9 @@ impl Lane {
         let vital_end = at + store.base().chunk_bytes;
         let end = if reserved.is_some() { 0 } else { vital_end };
         *tail = Tail { at, end, vital_end, chunk: link, last_seq: 0, sealed: false };
+        if region == Region::Setup {
+            self.setup_chunks += 1;
+        }
         Ok(())
     }
 
@@ -214,7 +221,7 @@ impl Lane {
     /// terminator of every append makes them unreachable.
     pub(super) fn recycle<W: Words>(&mut self, store: &Store<W>) {
         let boundary = super::step::Boundary::read(store);
-        if boundary.count == self.boundary_seen {
+        if boundary.word == self.boundary_seen {
             return;
         }
         let below = boundary.sequence.0;
@@ -241,7 +248,7 @@ impl Lane {
         if self.step_arenas > 0 {
             self.step_arenas = super::arena::release_below(store, self.owner(), below);
         }
-        self.boundary_seen = boundary.count;
+        self.boundary_seen = boundary.word;
     }
 }
 

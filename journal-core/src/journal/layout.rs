@@ -90,7 +90,8 @@ const _: () = assert!(size_of::<Header>() == 0x200);
 /// Words of the header that the checksum covers: 1 to 62.
 pub const HEADER_WORDS: usize = size_of::<Header>() / 8;
 
-/// One of the two boundary entries; the count's lowest bit picks the valid one.
+/// One of the two boundary entries of a slot. Only the slot's owner writes them, and never the one that the boundary
+/// word names.
 #[repr(C)]
 pub struct BoundaryEntry {
     /// Step records below this sequence belong to earlier steps.
@@ -118,21 +119,20 @@ pub struct Live {
     /// Next sequence number, from 1. Every writer: fetch_add.
     pub sequence: u64,
     _sequence_line: [u64; 15],
-    /// Count of boundary moves. Committer (under `admin`): Release, after the entry.
+    /// Moves so far u47, slot u16 and entry u1 of the valid [`BoundaryEntry`]. Committers: compare-and-swap, after the
+    /// entry. A crash leaves the old one or the new one.
     pub boundary: u64,
-    /// Valid: `boundary & 1`. A crash leaves the other one half written, unseen.
-    pub boundaries: [BoundaryEntry; 2],
     /// First sequence that was dropped; u64::MAX = nothing was.
     pub incomplete_from: u64,
     /// Records dropped.
     pub dropped: u64,
-    _boundary_line: [u64; 9],
+    _boundary_line: [u64; 13],
     /// Low half: futex word, counts rings.
     pub doorbell: u64,
     /// Readers asleep on it.
     pub waiters: u64,
     _doorbell_line: [u64; 14],
-    /// Robust mutex of boundary moves, PREPARED and growth.
+    /// Robust mutex of PREPARED, growth and the reserve. No append and no boundary move waits for it.
     pub admin: [u64; 8],
     _admin_line: [u64; 8],
     /// Version of the PREPARED slots; odd while one is written. Writer (under `admin`).
@@ -163,10 +163,8 @@ macro_rules! live {
 live! {
     /// Offset of the sequence word.
     SEQUENCE = sequence;
-    /// Offset of the boundary count.
+    /// Offset of the boundary word.
     BOUNDARY = boundary;
-    /// Offset of the boundary entries.
-    BOUNDARIES = boundaries;
     /// Offset of `incomplete_from`.
     INCOMPLETE_FROM = incomplete_from;
     /// Offset of `dropped`.
@@ -248,7 +246,11 @@ pub struct Slot {
     pub deaths: u64,
     /// Index where the owner looks for a free handle next. Owner; a guess, any value is right.
     pub handle_hint: u64,
-    _reserved: [u64; 15],
+    /// Proposals for the boundary. Owner, before the boundary word names one.
+    pub boundaries: [BoundaryEntry; 2],
+    /// Set-up records that compaction has left out. Owner, after the new chain is linked; a crash leaves it too low.
+    pub compacted: u64,
+    _reserved: [u64; 10],
 }
 const _: () = assert!(size_of::<Slot>() == 256);
 
@@ -272,6 +274,15 @@ pub const SLOT_DEATHS: u64 = offset_of!(Slot, deaths) as u64;
 /// Offset of the guess at a free handle.
 pub const SLOT_HANDLE_HINT: u64 = offset_of!(Slot, handle_hint) as u64;
 
+/// Offset of the proposals for the boundary.
+pub const SLOT_BOUNDARIES: u64 = offset_of!(Slot, boundaries) as u64;
+/// Offset of the count of records that compaction left out.
+pub const SLOT_COMPACTED: u64 = offset_of!(Slot, compacted) as u64;
+/// Bit of the boundary word where the slot begins; below it the entry.
+pub const BOUNDARY_SLOT_SHIFT: u32 = 1;
+/// Bit of the boundary word where the count of moves begins.
+pub const BOUNDARY_COUNT_SHIFT: u32 = 17;
+
 /// Entry of a segment's chunk table, 64 bytes.
 #[repr(C)]
 pub struct ChunkEntry {
@@ -279,7 +290,8 @@ pub struct ChunkEntry {
     pub owner: u64,
     /// [`ChunkClass`] (u32), chunks of the run that begins here (u32). Owner, before it links the chunk.
     pub class: u64,
-    /// Sequence when the chunk was (re)opened: no record in it is older. Owner; readers re-check it.
+    /// Sequence when the chunk was (re)opened: no record in it is older, except in class COMPACTED. Owner; readers
+    /// re-check it.
     pub open_seq: u64,
     /// Last sequence in it once it is closed, 0 while it is open. Owner: Release.
     pub last_seq: u64,
@@ -321,6 +333,8 @@ pub enum ChunkClass {
     Prepared = 5,
     Emergency = 6,
     Handles = 7,
+    /// Of a set-up chain: begins with records copied from an older chain, under their own sequence numbers.
+    Compacted = 8,
 }
 
 /// Header of a record, 32 bytes at a multiple of 16 in a chunk; payload follows, padded to 16.
@@ -360,6 +374,9 @@ pub const DONE: u64 = 1 << 63;
 pub const RESERVED_FLAGS: u16 = 0xF000;
 /// The payload is an arena descriptor ([`ArenaDescriptor`]).
 pub const FLAG_ARENA: u16 = 0x8000;
+/// The payload's bytes are not here: an [`AbsentDescriptor`], then as many of the first bytes as fit. Such a record
+/// cannot be replayed.
+pub const FLAG_ABSENT: u16 = 0x4000;
 /// Bit of `kind`: a reader that does not know the kind may skip the record.
 pub const KIND_IGNORABLE: u16 = 0x8000;
 
@@ -377,6 +394,17 @@ pub struct ArenaDescriptor {
 }
 /// Bytes of a descriptor.
 pub const ARENA_DESCRIPTOR: u64 = size_of::<ArenaDescriptor>() as u64;
+
+/// Begins the payload of a record with [`FLAG_ABSENT`].
+#[repr(C)]
+pub struct AbsentDescriptor {
+    /// Bytes of the whole payload.
+    pub len: u64,
+    /// CRC32C of them, zero-padded to a word.
+    pub checksum: u64,
+}
+/// Bytes of that.
+pub const ABSENT_DESCRIPTOR: u64 = size_of::<AbsentDescriptor>() as u64;
 
 /// Entry of the handle table, 64 bytes: one cache line.
 #[repr(C)]
@@ -427,6 +455,7 @@ pub const LAYOUT_HASH: u64 = {
         size_of::<HandleEntry>(),
         size_of::<DirectoryEntry>(),
         size_of::<ArenaDescriptor>(),
+        size_of::<AbsentDescriptor>(),
         offset_of!(Header, checksum),
         offset_of!(Header, spill_directory),
         offset_of!(Live, boundary),
@@ -437,6 +466,9 @@ pub const LAYOUT_HASH: u64 = {
         offset_of!(Slot, state),
         offset_of!(Slot, heads),
         offset_of!(Slot, lost),
+        offset_of!(Slot, boundaries),
+        offset_of!(Slot, compacted),
+        BOUNDARY_COUNT_SHIFT as usize,
         offset_of!(ChunkEntry, open_seq),
         offset_of!(ChunkEntry, next),
         offset_of!(HandleEntry, real),

@@ -3,6 +3,7 @@
 //! ```text
 //! Journal ── context (this thread's lane) ── lane ── chunk            append: committed before the call is issued
 //!    │                                         └── arena              payloads larger than a chunk
+//!    ├── compact (set-up records that no replay needs any more)
 //!    ├── step (boundary)     prepared (blob and per-rank state, two slots)
 //!    └── claim ── reap       take a slot, seal what a dead owner left
 //! growth (further segments)     policy (what a full journal does)
@@ -28,6 +29,7 @@ mod append_error;
 pub mod chunk;
 pub mod lane;
 pub mod arena;
+pub mod compact;
 pub mod step;
 pub mod prepared;
 
@@ -37,9 +39,10 @@ mod claim;
 #[allow(unsafe_code)]
 mod context;
 pub mod reap;
+pub mod directory;
 mod growth;
 #[allow(unsafe_code)]
-mod doorbell;
+pub mod doorbell;
 mod writer;
 
 pub mod record;
@@ -49,6 +52,7 @@ mod reader;
 mod follow;
 
 pub use append_error::AppendError;
+pub use compact::Compaction;
 pub use follow::{Event, Follower};
 pub use growth::{remove, remove_growth};
 pub use identity::JournalIdentity;

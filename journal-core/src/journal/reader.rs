@@ -2,10 +2,12 @@
 
 use std::path::Path;
 
+use super::layout::FINISHED;
 use super::name::SHARED_MEMORY_DIR;
 use super::store::{Memory, Store};
-use super::{Boundary, Follower, JournalIdentity, OverflowPolicy, Prepared, SegmentError, SegmentName, SharedSegment, Snapshot, header, prepared, snapshot};
+use super::{Boundary, Follower, JournalIdentity, OverflowPolicy, Prepared, SegmentError, SegmentName, SharedSegment, Snapshot, header, lock, prepared, snapshot};
 use crate::handle::{HandleTable, NoSeat, VirtualHandle};
+use crate::sync::Ordering;
 
 /// Looks at PREPARED that a writer may disturb before the reader takes what it has.
 const RETRIES: u32 = 64;
@@ -75,6 +77,18 @@ impl JournalReader {
     /// Number and bytes of each growth segment in use.
     pub fn growth_segments(&self) -> Vec<(u32, u64)> {
         super::growth::describe(&self.store)
+    }
+
+    /// Whether nobody will write any more: the writer finished in good order, or its process and every lane's owner
+    /// are gone. A copy of a journal has ended.
+    pub fn writer_ended(&self) -> bool {
+        let is_copy = self.store.memory().base().dir() != Path::new(SHARED_MEMORY_DIR);
+        if is_copy || self.store.word(FINISHED).load(Ordering::Acquire) == 1 {
+            return true;
+        }
+        let slots = 0..self.store.base().max_slots as u16;
+        let mut holders = slots.map(|slot| lock::holder(&self.store, self.store.base().slot(slot), self.futex_offset));
+        self.identity.creator_is_gone() && !holders.any(|holder| matches!(holder, lock::Holder::Alive(_)))
     }
 
     /// Follows the journal from its first set-up record and the open step on.

@@ -38,7 +38,7 @@ impl Visit for Reachable {
 /// Continues the lane of `slot`, whose mutex the caller holds. `owner_died`: seal what its owner left torn and free
 /// what it had claimed but not linked.
 pub fn resume<W: Words>(store: &Store<W>, slot: u16, owner_died: bool) -> Result<Lane, AppendError> {
-    let mut lane = Lane::new(slot, Boundary::read(store).count);
+    let mut lane = Lane::new(slot, Boundary::read(store).word);
     if owner_died {
         // First: it says which chunks of the dead belong to the handle table now.
         crate::handle::recover(store, lane.owner());
@@ -47,6 +47,9 @@ pub fn resume<W: Words>(store: &Store<W>, slot: u16, owner_died: bool) -> Result
     let mut scratch = Scratch::default();
     for region in Region::ALL {
         lane.tails[region as usize] = tail(store, slot, region, &mut scratch, &mut reachable)?;
+        if region == Region::Setup {
+            lane.setup_chunks = reachable.chunks.len() as u32;
+        }
     }
     if owner_died {
         store.slot_word(slot, SLOT_DEATHS).fetch_add(1, Ordering::Relaxed);

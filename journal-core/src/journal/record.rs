@@ -10,6 +10,9 @@ pub enum Outcome {
     Committed,
     /// Being written by a live owner; its call has not been issued.
     InFlight,
+    /// Whole, but for its payload's bytes, of which it holds length and checksum; see
+    /// [`Journal::append_absent`](super::Journal::append_absent). It cannot be replayed.
+    Absent,
     /// Its owner died while writing it; its call was never issued.
     Torn,
     /// Its sequence number was taken, and its torn record has been sealed or recycled.

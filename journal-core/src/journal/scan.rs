@@ -9,7 +9,7 @@ use super::arena::{self, ArenaFault, Run};
 use super::checksum::{self, Crc, START, Work, finish};
 use super::lane::Commit;
 use super::layout::{
-    ARENA_DESCRIPTOR, ChunkClass, ChunkId, DONE, FLAG_ARENA, RECORD_HEADER, RECORD_VERSION, RESERVED_FLAGS, record_bytes,
+    ABSENT_DESCRIPTOR, ARENA_DESCRIPTOR, ChunkClass, ChunkId, DONE, FLAG_ABSENT, FLAG_ARENA, RECORD_HEADER, RECORD_VERSION, RESERVED_FLAGS, record_bytes,
 };
 use super::record::{Outcome, RecordView};
 use super::store::{ChunkWords, Store};
@@ -123,12 +123,16 @@ pub fn walk<W: Words, V: Visit>(
     visit: &mut V,
 ) -> Result<End, Stop> {
     let head = store.head(slot, region);
-    // SYNC: Acquire; pairs with the Release of the head in lane.rs.
-    let first = head.load(Ordering::Acquire);
+    // SYNC: Acquire; pairs with the Release of the head in lane.rs and compact.rs.
+    let first = head.load(ordered("scan head", Ordering::Acquire));
+    let life = life_of_link(store, first);
     let end = walk_from(store, slot, region, Start::Chunk(first), scratch, visit)?;
     // A chain entered through a chunk that was given back and linked again further on lacks what lies between. Whoever
-    // saw such a chunk's new life acquired what its owner did before: the head has moved.
-    if head.load(Ordering::Relaxed) == first { Ok(end) } else { Err(Stop::Recycled) }
+    // saw such a chunk's new life acquired what its owner did before: the head has moved, or has come back to a chunk
+    // that meanwhile got a new life.
+    // SYNC: Acquire; as above.
+    let same = head.load(Ordering::Acquire) == first && life_of_link(store, first) == life;
+    if same { Ok(end) } else { Err(Stop::Recycled) }
 }
 
 /// Walks on behind a record that an earlier walk passed; from the head without one.
@@ -142,8 +146,21 @@ pub fn walk_on<W: Words, V: Visit>(
 ) -> Result<End, Stop> {
     match position {
         None => walk(store, slot, region, scratch, visit),
-        Some(position) => walk_from(store, slot, region, Start::Behind(position), scratch, visit),
+        Some(position) => {
+            let end = walk_from(store, slot, region, Start::Behind(position), scratch, visit)?;
+            // As in `walk`: chains are given back from the head on, so a later chunk in a new life means that this one
+            // is gone or has a new one too.
+            let life = Life::of(store.chunk(position.chunk));
+            let same = life.owner == u64::from(slot) + 1 && life.open_seq == position.open_seq;
+            if same { Ok(end) } else { Err(Stop::Recycled) }
+        }
     }
+}
+
+/// Owner and opening sequence of the chunk that a link leads to.
+fn life_of_link<W: Words>(store: &Store<W>, link: u64) -> Option<(u64, u64)> {
+    let life = Life::of(store.chunk(store.link(link).ok()??));
+    Some((life.owner, life.open_seq))
 }
 
 enum Start {
@@ -204,9 +221,13 @@ impl<W: Words> Chunk<'_, W> {
             Region::Step => ChunkClass::Step,
         };
         let life = Life::of(self.store.chunk(self.id));
-        if life.owner != u64::from(self.slot) + 1 || life.entry.class().load(Ordering::Relaxed) as u32 != class as u32 {
+        let found = life.entry.class().load(Ordering::Relaxed) as u32;
+        let is_compacted = self.region == Region::Setup && found == ChunkClass::Compacted as u32;
+        if life.owner != u64::from(self.slot) + 1 || (found != class as u32 && !is_compacted) {
             return Err(Stop::Recycled);
         }
+        // Copied records keep their numbers. Such a chunk is filled before it is linked and never rewound.
+        let oldest = if is_compacted { 1 } else { life.open_seq };
         let mut at = self.store.chunk_at(self.id);
         let limit = at + self.store.base().chunk_bytes;
         let mut previous = self.previous;
@@ -226,13 +247,13 @@ impl<W: Words> Chunk<'_, W> {
             let shape = words.get(1).map_or(0, |word| word.load(Ordering::Relaxed));
             match Commit::of(commit) {
                 Commit::Committed(sequence) => {
-                    if last_seq == 0 && sequence < life.open_seq {
+                    if last_seq == 0 && sequence < oldest {
                         // Of an earlier life: the chunk was reopened, and this is where its next record goes.
                         return if life.goes_on() { Ok(Walked { end: end(EndState::Empty, 0), next: 0 }) } else { Err(Stop::Recycled) };
                     }
                     let len = shape & 0xFFFF_FFFF;
                     let fits = at + record_bytes(len) + 8 <= limit;
-                    if !fits || sequence <= previous || sequence < life.open_seq {
+                    if !fits || sequence <= previous || sequence < oldest {
                         return if life.goes_on() { Ok(damaged()) } else { Err(Stop::Recycled) };
                     }
                     if !self.committed(at, (commit, shape), sequence, &life, scratch, visit)? {
@@ -289,6 +310,9 @@ impl<W: Words> Chunk<'_, W> {
         let mut outcome = if check == expected { Outcome::Committed } else { Outcome::Corrupt };
         let mut bytes = &scratch.inline.as_bytes()[..len as usize];
         let mut run = None;
+        if outcome == Outcome::Committed && flags & FLAG_ABSENT != 0 {
+            outcome = if len >= ABSENT_DESCRIPTOR { Outcome::Absent } else { Outcome::Corrupt };
+        }
         if outcome == Outcome::Committed && flags & FLAG_ARENA != 0 {
             let descriptor = if len == ARENA_DESCRIPTOR { &scratch.inline[..] } else { &[] };
             match arena::fetch(self.store, life.owner, self.region, descriptor, &mut scratch.arena) {

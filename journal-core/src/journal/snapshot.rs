@@ -1,7 +1,7 @@
 //! One look at a journal: all records that count, in order, and what became of each lane.
 
 use super::layout::{
-    DROPPED, FINISHED, INCOMPLETE_FROM, PENDING, SLOT_DEATHS, SLOT_LOST, SLOT_OWNER, SLOT_STATE,
+    DROPPED, FINISHED, INCOMPLETE_FROM, PENDING, SLOT_COMPACTED, SLOT_DEATHS, SLOT_LOST, SLOT_OWNER, SLOT_STATE,
 };
 use super::lock::{self, Holder};
 use super::arena::Run;
@@ -34,6 +34,8 @@ pub struct LaneReport {
     pub deaths: u64,
     /// At most so many sequence numbers were lost by them.
     pub lost: u64,
+    /// Set-up records that compaction has left out.
+    pub compacted: u64,
     /// Where the bytes stop making sense, if they do.
     pub damaged_at: Option<u64>,
     /// Its owner recycled it under every walk, so its records are missing here. Nothing is wrong with them.
@@ -139,7 +141,7 @@ pub(super) fn take(store: &Store<Memory>, identity: &JournalIdentity, futex_offs
         let snapshot = take_at(store, identity, futex_offset, boundary);
         let now = Boundary::read(store);
         left -= 1;
-        if now.count == boundary.count {
+        if now == boundary {
             return snapshot;
         }
         if left == 0 {
@@ -255,6 +257,7 @@ fn report(store: &Store<Memory>, slot: u16, futex_offset: u8, (damaged_at, distu
         },
         deaths: store.slot_word(slot, SLOT_DEATHS).load(Ordering::Relaxed),
         lost: store.slot_word(slot, SLOT_LOST).load(Ordering::Acquire),
+        compacted: store.slot_word(slot, SLOT_COMPACTED).load(Ordering::Relaxed),
         damaged_at,
         disturbed,
     }

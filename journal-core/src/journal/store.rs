@@ -136,7 +136,7 @@ impl<W: Words> Store<W> {
         self.word(layout::SEQUENCE)
     }
 
-    /// The count of boundary moves.
+    /// The boundary word.
     #[inline(always)]
     pub fn boundary(&self) -> &AtomicU64 {
         self.word(layout::BOUNDARY)

@@ -1,5 +1,6 @@
 //! The journal as its writers see it.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64 as Counter, Ordering as CounterOrdering};
 use std::time::{Duration, Instant};
@@ -8,13 +9,13 @@ use super::append_error::AppendError;
 use super::checksum::{self, Hardware};
 use super::lane::{self, Append, RecordRef};
 use super::layout::{
-    ADMIN, DROPPED, FINISHED, FLAG_ARENA, Geometry, INCOMPLETE_FROM, RECORD_HEADER, SEGMENT_SHIFT, SEGMENTS, WAITERS,
+    ADMIN, DROPPED, FINISHED, FLAG_ABSENT, FLAG_ARENA, Geometry, INCOMPLETE_FROM, RECORD_HEADER, SEGMENT_SHIFT, SEGMENTS, WAITERS,
 };
 use super::lock::{self, Holder};
 use super::store::{Memory, Store};
 use super::{
-    Boundary, JournalIdentity, OverflowPolicy, Prepared, Region, SegmentError, SegmentName, Sequence, SharedSegment,
-    Snapshot, arena, chunk, claim, context, doorbell, growth, header, prepared, snapshot,
+    Boundary, Compaction, JournalIdentity, OverflowPolicy, Prepared, Region, SegmentError, SegmentName, Sequence, SharedSegment,
+    Snapshot, arena, chunk, claim, compact, context, doorbell, growth, header, prepared, snapshot,
 };
 use crate::handle::HandleTable;
 use crate::sync::{Ordering, Words};
@@ -97,7 +98,10 @@ impl Drop for Open {
 /// Larger payloads go to spill files only: shared memory is the ranks' own memory.
 const PAYLOAD_LIMIT: u64 = 64 << 20;
 
-/// Longest hold of the admin lock is a PREPARED copy; far above that, its holder is stopped.
+/// Bytes of an absent payload's first part that its record keeps.
+const ABSENT_KEEPS: usize = 256;
+
+/// Longest hold of the admin lock is a PREPARED copy or the making of a segment; far above that, its holder is stopped.
 const ADMIN_LIMIT: Duration = Duration::from_secs(10);
 
 impl Journal {
@@ -148,6 +152,24 @@ impl Journal {
     /// chunk ends.
     #[inline]
     pub fn append(&self, region: Region, kind: u16, flags: u16, parts: &[&[u8]]) -> Result<RecordRef, AppendError> {
+        lane::check_flags(flags)?;
+        self.append_any(region, kind, flags, parts)
+    }
+
+    /// Appends a record of a payload whose bytes can be had elsewhere: its length and CRC32C, and at most the first
+    /// 256 bytes of the first part. Readers tell it as [`Outcome::Absent`](super::Outcome::Absent), and no replay
+    /// executes it. For payloads that [`Self::append`] refuses as too large.
+    pub fn append_absent(&self, region: Region, kind: u16, flags: u16, parts: &[&[u8]]) -> Result<RecordRef, AppendError> {
+        lane::check_flags(flags)?;
+        let len = lane::payload_len(parts);
+        let sum = parts.iter().fold(0, |sum, part| crc32c::crc32c_append(sum, part));
+        let sum = crc32c::crc32c_append(sum, &[0; 8][..(len.next_multiple_of(8) - len) as usize]);
+        let first = parts.first().map_or(&[][..], |part| &part[..part.len().min(ABSENT_KEEPS)]);
+        self.append_any(region, kind, flags | FLAG_ABSENT, &[&len.to_le_bytes(), &u64::from(sum).to_le_bytes(), first])
+    }
+
+    #[inline]
+    fn append_any(&self, region: Region, kind: u16, flags: u16, parts: &[&[u8]]) -> Result<RecordRef, AppendError> {
         let record = match self.append_once(region, kind, flags, parts) {
             Err(error) if error.is_full() => self.append_full(region, kind, flags, parts, false)?,
             done => done?,
@@ -159,6 +181,7 @@ impl Journal {
     /// [`Self::append`] for what takes a full journal apart, such as the end of an object: where nothing else is free
     /// it uses chunks kept back for it.
     pub fn append_vital(&self, region: Region, kind: u16, flags: u16, parts: &[&[u8]]) -> Result<RecordRef, AppendError> {
+        lane::check_flags(flags)?;
         let record = match self.append_once(region, kind, flags, parts) {
             Err(error) if error.is_full() => self.append_full(region, kind, flags, parts, true)?,
             done => done?,
@@ -188,7 +211,6 @@ impl Journal {
 
     #[inline]
     fn append_once(&self, region: Region, kind: u16, flags: u16, parts: &[&[u8]]) -> Result<RecordRef, AppendError> {
-        lane::check_flags(flags)?;
         let shared = &*self.shared;
         if lane::payload_len(parts) > shared.store.base().inline_limit() {
             return self.append_large(region, kind, flags, parts);
@@ -330,15 +352,50 @@ impl Journal {
         self.cut(None)
     }
 
-    /// Moves the boundary; takes no chunk, so a full journal can always be cut.
+    /// Moves the boundary; takes no chunk and waits for nobody, so a full journal can always be cut.
     fn cut(&self, next_step: Option<u64>) -> Result<Sequence, AppendError> {
-        let sequence = self.administer(|shared| {
-            let sequence = Boundary::advance(&shared.store, next_step).sequence;
-            chunk::restock(&shared.store);
-            Ok(sequence)
-        })?;
+        let shared = &*self.shared;
+        let boundary = context::with_lane(&self.shared, |lane| Ok(Boundary::advance(&shared.store, lane.slot, next_step)))?;
+        // Whoever holds the lock, if anybody does, may be stopped: the next commit puts chunks aside.
+        if chunk::reserve_is_short(&shared.store) {
+            let mutex = lock::mutex(shared.store.memory().base(), ADMIN);
+            let locked = mutex.try_lock();
+            if locked == Lock::OwnerDied {
+                mutex.make_consistent();
+            }
+            if matches!(locked, Lock::Acquired | Lock::OwnerDied) {
+                chunk::restock(&shared.store);
+                mutex.unlock();
+            }
+        }
         self.ring();
-        Ok(sequence)
+        Ok(boundary.sequence)
+    }
+
+    /// Whether this thread's set-up records have grown enough to look for some that no replay needs. Cheap.
+    pub fn wants_compaction(&self) -> bool {
+        context::with_lane(&self.shared, |lane| Ok(lane.setup_chunks >= lane.look_at_chunks)).unwrap_or(false)
+    }
+
+    /// Leaves out this thread's set-up records that `dead` names, if they are more than half of its bytes and it has
+    /// more than one chunk of them. `dead` gets all that the journal holds, and this thread's slot; it names records of
+    /// that slot below the boundary only, since others' numbers are still looked for.
+    ///
+    /// Records get another place: results of the remaining ones must have been stored before. `None`: nothing was worth
+    /// it, or no chunk is free to copy into. Readers are not held up; a death leaves the records as they were or
+    /// without the dead ones.
+    pub fn compact(&self, dead: impl FnOnce(&Snapshot, u16) -> HashSet<Sequence>) -> Result<Option<Compaction>, AppendError> {
+        let shared = &*self.shared;
+        context::with_lane(&self.shared, |lane| {
+            let snapshot = self.snapshot();
+            let mut dead = dead(&snapshot, lane.slot);
+            dead.retain(|sequence| *sequence < snapshot.boundary.sequence);
+            let done = compact::compact(&shared.store, lane, &dead)?;
+            if let Some(done) = done {
+                tracing::debug!(journal = %self.name(), ?done, "compacted the set-up records");
+            }
+            Ok(done)
+        })
     }
 
     /// The current boundary.

@@ -37,9 +37,18 @@ fn same_file(a: &std::fs::Metadata, b: &std::fs::Metadata) -> bool {
     (a.dev(), a.ino()) == (b.dev(), b.ino())
 }
 
-/// Removes every segment of a job, unfinished ones too. The caller knows that nobody of it lives, or owns the job.
+/// Removes every segment of a job, unfinished ones and spill files too. The caller knows that nobody of it lives, or owns
+/// the job.
 pub fn remove_all(job: &str) -> io::Result<()> {
-    for path in files_of(Path::new(SHARED_MEMORY_DIR), job)? {
+    let dir = Path::new(SHARED_MEMORY_DIR);
+    let files = files_of(dir, job)?;
+    // First: the bases say where the rest is.
+    for path in &files {
+        if let Some(name) = path.file_name().and_then(|name| SegmentName::parse(name.to_str()?).ok()) {
+            crate::journal::remove_growth(dir, &name);
+        }
+    }
+    for path in files {
         match std::fs::remove_file(&path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
@@ -64,6 +73,30 @@ fn job_of(file_name: &str) -> Option<String> {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+
+    #[test]
+    fn spill_files_go_with_their_job() {
+        use crate::journal::{Journal, JournalOptions, OverflowPolicy, Region};
+        let folder = tempfile::tempdir().expect("temporary folder");
+        let job = format!("remove-spill-{}", std::process::id());
+        let options = JournalOptions {
+            capacity_bytes: 512 << 10,
+            chunk_bytes: 4096,
+            max_slots: 4,
+            max_handles: 64,
+            policy: OverflowPolicy::Spill { directory: folder.path().to_owned() },
+            ..JournalOptions::new(job.clone(), 0, 0)
+        };
+        let journal = Journal::create(&options).expect("/dev/shm has room for a small journal");
+        for _ in 0..300 {
+            journal.append(Region::Setup, 1, 0, &[&[1; 3000]]).expect("it spills");
+        }
+        let spilled = || std::fs::read_dir(folder.path()).expect("listed").count();
+        assert!(spilled() > 0);
+        remove_all(&job).expect("removed");
+        assert_eq!(spilled(), 0);
+        assert_eq!(files_of(Path::new(SHARED_MEMORY_DIR), &job).expect("listed"), Vec::<PathBuf>::new());
+    }
 
     #[test]
     fn only_files_of_the_job_are_found_and_its_members_segment_is_the_last() {

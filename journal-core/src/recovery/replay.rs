@@ -12,7 +12,7 @@ use crate::error::Error;
 use crate::handle::{HandleKind, VirtualHandle};
 use crate::journal::{Outcome, Record, Snapshot};
 use crate::membership::JobPolicy;
-use crate::request::{self, Call, Class, OpCode, OwnedRequest, Rule, Stage};
+use crate::request::{self, Call, Class, OpCode, OwnedRequest, Reason, Rule, Stage};
 use crate::session::state::StateKind;
 
 /// Objects that live on a device, so they go with it.
@@ -174,6 +174,10 @@ impl Attempt<'_> {
 }
 
 fn decode(record: &Record) -> Result<OwnedRequest, Error> {
+    if record.outcome == Outcome::Absent {
+        let what = format!("record {} cannot be replayed: {}", record.sequence, Reason::BytesNotRecorded);
+        return Err(Error::NotRecoverable { what });
+    }
     request::decode(record.kind, &record.payload)
         .map_err(|e| Error::NotRecoverable { what: format!("record {}: {e}", record.sequence) })
 }

@@ -3,7 +3,7 @@
 use crate::agent::recorded_value;
 use crate::error::Status;
 use crate::journal::{Outcome, Record, Snapshot};
-use crate::request::{self, Class, OpCode, OwnedRequest, Rule, Stage};
+use crate::request::{self, Class, OpCode, OwnedRequest, Reason, Rule, Stage};
 
 /// A reason why a stage of a replay cannot be carried out.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,6 +38,9 @@ fn obstacle(stage: Stage, record: &Record) -> Option<Obstacle> {
     let about = |request: String, reason: String| Some(Obstacle { stage, sequence: record.sequence.0, request, reason });
     if record.outcome == Outcome::Corrupt {
         return about(String::new(), "the record is corrupt".to_owned());
+    }
+    if record.outcome == Outcome::Absent {
+        return about(String::new(), Reason::BytesNotRecorded.to_string());
     }
     let request = match request::decode(record.kind, &record.payload) {
         Ok(request) => request,

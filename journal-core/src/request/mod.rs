@@ -15,6 +15,7 @@
 //! ```
 
 pub mod argument;
+mod compaction;
 mod decode;
 mod derivation;
 mod display;
@@ -24,6 +25,7 @@ mod reference;
 mod row;
 
 pub use argument::{ArgType, ReduceOperator};
+pub use compaction::unneeded;
 pub use decode::{DecodeError, OwnedRequest, decode, decode_borrowed};
 pub use encode::{ENCODING_VERSION, EncodedHeader};
 pub use opcode::constructors::*;

@@ -310,6 +310,12 @@ impl Session {
         }
         agent.phase.set(Phase::Between(step + 1));
         core.update(|p| p.committed = step + 1);
+        if agent.journal.wants_compaction()
+            && let Err(error) = agent.journal.compact(request::unneeded)
+        {
+            // The journal is as it was: only its room is not given back.
+            tracing::debug!(%error, "the set-up records were not compacted");
+        }
         match self.compare_first_replicas().and_then(|()| self.take_fingerprint()) {
             Err(Error::Redo) => Ok(()),
             other => other,

@@ -56,6 +56,21 @@ fn committed(journal: &Journal, snapshot: &Snapshot, done: bool) -> Result<(), S
     }
 }
 
+/// The old chain or the new one; nothing of the two together, and every chunk of the other one comes back.
+fn compacted(journal: &Journal, snapshot: &Snapshot, done: bool) -> Result<(), String> {
+    match (records(snapshot, 7).count(), done) {
+        (0, _) | (13, false) => {}
+        other => return Err(format!("(dead records, acknowledged) are {other:?}")),
+    }
+    // Two chunks of the arena and the chunks of the chain, if they are free; the reaper has been here then.
+    if snapshot.lanes.iter().any(|lane| lane.deaths > 0) && records(snapshot, 7).count() == 0 {
+        let room = journal.append(Region::Step, DURING, 0, &[&[DURING as u8; 6000]]);
+        room.map_err(|e| format!("the old chain's chunks are lost: {e}"))?;
+        journal.step_discard().map_err(|e| e.to_string())?;
+    }
+    Ok(())
+}
+
 fn bound(journal: &Journal, _: &Snapshot, done: bool) -> Result<(), String> {
     let live = journal.handles().live();
     match (&live[..], done) {
@@ -146,6 +161,25 @@ pub const ALL: &[Operation] = &[
         kept: 1,
         promise: committed,
         every_instruction: true,
+    },
+    Operation {
+        name: "compaction of the set-up region",
+        prepare: |j| {
+            before(j, Region::Setup, 64);
+            (0..12).for_each(|_| {
+                j.append(Region::Setup, 7, 0, &[&[7; 600]]).unwrap();
+            });
+            j.append(Region::Setup, 7, 0, &[&[7; 6000]]).unwrap();
+            before(j, Region::Setup, 64);
+            j.step_commit(7).unwrap();
+        },
+        act: |j| {
+            let dead = |s: &Snapshot, slot| s.setup.iter().filter(|r| (r.kind, r.slot) == (7, slot)).map(|r| r.sequence).collect();
+            j.compact(dead).unwrap().expect("more than half is dead");
+        },
+        kept: 2,
+        promise: compacted,
+        every_instruction: false,
     },
     Operation {
         name: "append that recycles the step before",
