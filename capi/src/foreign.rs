@@ -25,7 +25,7 @@ use crate::status::rejoin_status;
  *                    rejoin_stream_destroy(), which forgets it and does not destroy it, or until the session is closed
  * @param out_stream  set on OK: what collectives get
  * @return REJOIN_STATUS_OK; REJOIN_STATUS_WRONG_STATE (after set-up); REJOIN_STATUS_UNSUPPORTED (policy replay);
- *         REJOIN_STATUS_INVALID_ARGUMENT (not a stream of this backend); REJOIN_STATUS_NULL_ARGUMENT
+ *         REJOIN_STATUS_DEVICE (not a stream of this device); REJOIN_STATUS_NULL_ARGUMENT
  * Threads: any, concurrently; the order must be the same in every incarnation.
  */
 #[unsafe(no_mangle)]
@@ -58,7 +58,8 @@ pub unsafe extern "C" fn rejoin_stream_adopt(
  * @param kind     a rejoin_state_kind
  * @param comm     whose ranks hold replicas; 0 where there are none
  * @return REJOIN_STATUS_OK; REJOIN_STATUS_WRONG_STATE (after set-up); REJOIN_STATUS_UNSUPPORTED (policy replay);
- *         REJOIN_STATUS_INVALID_ARGUMENT; REJOIN_STATUS_STALE_HANDLE; REJOIN_STATUS_NULL_ARGUMENT
+ *         REJOIN_STATUS_DEVICE (no memory of this device); REJOIN_STATUS_INVALID_ARGUMENT (kind, name, communicator);
+ *         REJOIN_STATUS_STALE_HANDLE; REJOIN_STATUS_NULL_ARGUMENT
  * Threads: any, concurrently; the order must be the same in every incarnation.
  */
 #[unsafe(no_mangle)]

@@ -158,6 +158,9 @@ pub struct RunOptions {
     pub backend: Option<Backend>,
     #[command(flatten)]
     pub recovery: RecoveryPolicy,
+    /// Device that replacements use, where the rank's own is broken [default: the rank's own]
+    #[arg(long, value_name = "ORDINAL")]
+    pub replacement_device: Option<u32>,
     /// Let ranks dump core when they crash (delays recovery by the time of the dump)
     #[arg(long)]
     pub core: bool,

@@ -106,8 +106,8 @@ static void in_set_up(const rejoin_session_info *info, rejoin_handle *comm) {
 
     /* Foreign mode: a pointer that is no stream, a buffer of the program, and state without a communicator. */
     static uint64_t no_stream[8], own[64];
-    EXPECT(rejoin_stream_adopt(session, no_stream, &made), INVALID_ARGUMENT, "no host stream");
-    EXPECT(rejoin_state_register_foreign(session, "own", 0, 64, REJOIN_STATE_KIND_SCRATCH, *comm), INVALID_ARGUMENT, "no memory");
+    EXPECT(rejoin_stream_adopt(session, no_stream, &made), DEVICE, "no host stream");
+    EXPECT(rejoin_state_register_foreign(session, "own", 0, 64, REJOIN_STATE_KIND_SCRATCH, *comm), DEVICE, "no memory");
     const rejoin_device_ptr at = (rejoin_device_ptr)(uintptr_t)own;
     EXPECT(rejoin_state_register_foreign(session, "own", at, sizeof own, 9, *comm), INVALID_ARGUMENT, "rejoin_state_kind");
     EXPECT(rejoin_state_register_foreign(session, "own", at, sizeof own, REJOIN_STATE_KIND_PER_RANK, 0), OK, NULL);

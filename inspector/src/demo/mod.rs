@@ -188,6 +188,7 @@ impl Demo<'_> {
             options: segment::options(&segment::free_name(), self.options.ranks, self.backend.name(), &self.options.recovery)?,
             program: arguments.into(),
             environment,
+            replacement_environment: Vec::new(),
             output: OutputMode::Keep,
             core: false,
         })

@@ -35,6 +35,18 @@ pub fn of_backend(backend: Backend) -> anyhow::Result<Environment> {
     Ok(environment)
 }
 
+/// What replacements are told: another device than that of the rank that died.
+pub fn of_replacement(device: Option<u32>) -> Environment {
+    device.map(|ordinal| ("REJOIN_DEVICE".to_owned(), ordinal.to_string().into())).into_iter().collect()
+}
+
+/// NVLink multicast objects of a dead rank have poisoned contexts and blocked restores (NVIDIA/nccl#2117, #2340).
+pub fn multicast_warning(backend: Backend) -> Option<&'static str> {
+    let off = std::env::var("NCCL_NVLS_ENABLE").is_ok_and(|value| value == "0");
+    (backend == Backend::Cuda && !off)
+        .then_some("NCCL may use NVLink multicast, which a recovery cannot rely on: set NCCL_NVLS_ENABLE=0")
+}
+
 /// What differs between ranks and incarnations.
 pub fn of_rank(job: &str, rank: u32, nranks: u32, incarnation: u32, token: u64) -> Environment {
     let rank = rank.to_string();
@@ -54,6 +66,12 @@ pub fn of_rank(job: &str, rank: u32, nranks: u32, incarnation: u32, token: u64) 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_replacement_is_told_another_device_only_on_request() {
+        assert!(of_replacement(None).is_empty());
+        assert_eq!(of_replacement(Some(3)), [("REJOIN_DEVICE".to_owned(), "3".into())]);
+    }
 
     #[test]
     fn a_rank_learns_its_place_in_both_conventions() {

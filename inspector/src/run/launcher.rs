@@ -38,6 +38,8 @@ pub struct JobSpec {
     pub program: Vec<OsString>,
     /// What every rank finds in its environment.
     pub environment: Environment,
+    /// What a replacement finds besides.
+    pub replacement_environment: Environment,
     /// Where ranks' output goes.
     pub output: OutputMode,
     /// Ranks may dump core.
@@ -243,6 +245,9 @@ impl Job<'_> {
         let (job, nranks) = (&self.spec.options.job, self.spec.options.nranks);
         let mut environment = environment::of_rank(job, rank, nranks, admission.incarnation, admission.token);
         environment.extend(self.spec.environment.iter().cloned());
+        if admission.incarnation > 0 {
+            environment.extend(self.spec.replacement_environment.iter().cloned());
+        }
         let output = if self.spec.output == OutputMode::Inherit { RankOutput::Inherit } else { RankOutput::Pipe };
         let mut process = RankProcess::start(&self.spec.program, &environment, output)?;
         self.lines.add(rank, std::mem::take(&mut process.output))?;

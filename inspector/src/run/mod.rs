@@ -38,10 +38,14 @@ pub fn command(options: RunOptions) -> anyhow::Result<ExitCode> {
     let spec = JobSpec {
         options: segment::options(&job, options.nranks, backend.name(), &options.recovery)?,
         environment: environment::of_backend(backend)?,
+        replacement_environment: environment::of_replacement(options.replacement_device),
         program: options.program,
         output: if options.tag { OutputMode::Tag } else { OutputMode::Inherit },
         core: options.core,
     };
+    if let Some(text) = environment::multicast_warning(backend).filter(|_| !options.quiet) {
+        eprintln!("rejoin: warning: {text}");
+    }
     let mut signals = Signals::create()?;
     let mut narrator = Narrator::for_run(options.quiet, options.nranks);
     let outcome = launch(&spec, &mut signals, &mut narrator)?;
