@@ -1,7 +1,7 @@
 //! What the child does between its two stops. A new operation is one more entry of [`ALL`].
 
 use journal_core::handle::{HandleKind, VirtualHandle};
-use journal_core::journal::{Journal, Record, Region, Snapshot};
+use journal_core::journal::{Journal, JournalReader, Record, Region, Snapshot};
 
 /// Kind of records that the child appended, and acknowledged, before it was stepped.
 pub const BEFORE: u16 = 1;
@@ -25,6 +25,8 @@ pub struct Operation {
     pub promise: fn(&Journal, &Snapshot, done: bool) -> Result<(), String>,
     /// Kill a real child after every instruction; else after a sample of them.
     pub every_instruction: bool,
+    /// The journal may grow, and others make it grow after the death.
+    pub grows: bool,
 }
 
 fn before(journal: &Journal, region: Region, bytes: usize) {
@@ -99,6 +101,27 @@ fn prepared(journal: &Journal, _: &Snapshot, done: bool) -> Result<(), String> {
     }
 }
 
+fn growth_segments(journal: &Journal) -> usize {
+    JournalReader::open(journal.name()).map_or(0, |reader| reader.growth_segments().len())
+}
+
+/// Whether one more record of 960 bytes fits into the base: four fill a chunk, one chunk is the survivor's.
+fn chunks_left(journal: &Journal) -> bool {
+    let records = journal.snapshot().setup.iter().filter(|r| r.kind == BEFORE).count();
+    let geometry = crate::geometry();
+    records < 4 * (geometry.chunks - geometry.reserved_chunks() - 1) as usize
+}
+
+fn grown(journal: &Journal, snapshot: &Snapshot, done: bool) -> Result<(), String> {
+    appended(journal, snapshot, done)?;
+    match (growth_segments(journal), done) {
+        (1, _) | (0, false) => Ok(()),
+        // Others have grown it meanwhile.
+        (2, _) => Ok(()),
+        other => Err(format!("(growth segments, acknowledged) are {other:?}")),
+    }
+}
+
 /// A chunk is 4096 bytes: after this 64 bytes fit no more.
 fn fill_chunk(journal: &Journal, region: Region) {
     for _ in 0..4 {
@@ -114,6 +137,7 @@ pub const ALL: &[Operation] = &[
         kept: 1,
         promise: appended,
         every_instruction: true,
+        grows: false,
     },
     Operation {
         name: "claim of a lane and its first append",
@@ -122,6 +146,7 @@ pub const ALL: &[Operation] = &[
         kept: 0,
         promise: appended,
         every_instruction: false,
+        grows: false,
     },
     Operation {
         name: "chunk switch, set-up region",
@@ -130,6 +155,7 @@ pub const ALL: &[Operation] = &[
         kept: 4,
         promise: appended,
         every_instruction: false,
+        grows: false,
     },
     Operation {
         name: "chunk switch, step region",
@@ -138,6 +164,7 @@ pub const ALL: &[Operation] = &[
         kept: 4,
         promise: appended,
         every_instruction: false,
+        grows: false,
     },
     Operation {
         name: "append through the arena",
@@ -146,6 +173,7 @@ pub const ALL: &[Operation] = &[
         kept: 1,
         promise: appended,
         every_instruction: false,
+        grows: false,
     },
     Operation {
         name: "step commit",
@@ -161,6 +189,7 @@ pub const ALL: &[Operation] = &[
         kept: 1,
         promise: committed,
         every_instruction: true,
+        grows: false,
     },
     Operation {
         name: "compaction of the set-up region",
@@ -194,6 +223,7 @@ pub const ALL: &[Operation] = &[
         kept: 1,
         promise: appended,
         every_instruction: false,
+        grows: false,
     },
     Operation {
         name: "handle reserve",
@@ -204,6 +234,7 @@ pub const ALL: &[Operation] = &[
         kept: 1,
         promise: reserved,
         every_instruction: true,
+        grows: false,
     },
     Operation {
         name: "handle bind",
@@ -218,6 +249,7 @@ pub const ALL: &[Operation] = &[
         kept: 1,
         promise: bound,
         every_instruction: true,
+        grows: false,
     },
     Operation {
         name: "PREPARED write",
@@ -230,5 +262,21 @@ pub const ALL: &[Operation] = &[
         kept: 1,
         promise: prepared,
         every_instruction: false,
+        grows: false,
+    },
+    Operation {
+        name: "append that grows the journal",
+        prepare: |j| {
+            before(j, Region::Setup, 960);
+            while chunks_left(j) {
+                before(j, Region::Setup, 960);
+            }
+            assert_eq!(growth_segments(j), 0, "the base was to be filled and no more");
+        },
+        act: |j| during(j, Region::Setup, 200),
+        kept: 60,
+        promise: grown,
+        every_instruction: false,
+        grows: true,
     },
 ];
