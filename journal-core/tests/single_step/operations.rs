@@ -209,6 +209,7 @@ pub const ALL: &[Operation] = &[
         kept: 2,
         promise: compacted,
         every_instruction: false,
+        grows: false,
     },
     Operation {
         name: "append that recycles the step before",
