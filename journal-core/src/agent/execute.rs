@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::objects::Communicator;
 use super::{Agent, group, poll, replaying};
-use crate::backend::{Copy, DevicePtr, LaunchShape, RealHandle};
+use crate::backend::{Copy, DevicePtr, LaunchShape, RealHandle, STREAM_NON_BLOCKING};
 use crate::error::Error;
 use crate::handle::{HandleKind, VirtualHandle};
 use crate::membership::Membership;
@@ -360,10 +360,9 @@ impl Agent {
 
     /// What CUDA's legacy default stream follows: all earlier work of itself and of blocking streams.
     fn wait_blocking_streams(&self) -> Result<(), Error> {
-        const NON_BLOCKING: u32 = 1;
         self.wait_stream(RealHandle(0))?;
         for (stream, flags) in self.objects.streams() {
-            if flags & NON_BLOCKING == 0 {
+            if flags & STREAM_NON_BLOCKING == 0 {
                 self.wait_stream(RealHandle(self.resolve(stream, HandleKind::Stream)?))?;
             }
         }

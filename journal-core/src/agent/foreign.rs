@@ -4,14 +4,11 @@
 use core::ffi::c_void;
 
 use super::{Agent, Value};
-use crate::backend::DevicePtr;
+use crate::backend::{DevicePtr, STREAM_NON_BLOCKING};
 use crate::error::Error;
 use crate::handle::VirtualHandle;
 use crate::membership::JobPolicy;
 use crate::sync::Ordering;
-
-/// Foreign streams are taken for non-blocking: ordering them with the default stream is their owner's business.
-const NON_BLOCKING: u32 = 1;
 
 impl Agent {
     /// Whether this application does work that Rejoin does not see.
@@ -37,7 +34,8 @@ impl Agent {
         // SAFETY: whoever makes this request vouches for the stream (`Session::stream_adopt`).
         let real = unsafe { self.device.stream_adopt(native as *mut c_void) }?;
         self.handles().bind(stream, real.0)?;
-        self.objects.add_stream(stream, NON_BLOCKING);
+        // Ordering it with the default stream is its owner's business.
+        self.objects.add_stream(stream, STREAM_NON_BLOCKING);
         Ok(0)
     }
 

@@ -25,6 +25,9 @@ pub enum BackendKind {
     Cuda,
 }
 
+/// Stream flag: no order with the default stream (`CU_STREAM_NON_BLOCKING`).
+pub const STREAM_NON_BLOCKING: u32 = 1;
+
 /// An address in a device's window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct DevicePtr(pub u64);

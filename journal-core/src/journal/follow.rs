@@ -59,13 +59,7 @@ struct Gather<'a> {
 
 impl Visit for Gather<'_> {
     fn enter(&mut self, chunk: ChunkId) -> bool {
-        // A truncated object would raise SIGBUS: ask before each chunk.
-        let memory = self.store.memory();
-        let segment = match chunk.segment() {
-            0 => Some(memory.base()),
-            k => memory.growth(k),
-        };
-        segment.is_some_and(|segment| segment.check_len().is_ok())
+        self.store.memory().still_holds(chunk)
     }
 
     fn record(&mut self, record: &RecordView<'_>, _: Option<Run>) -> bool {

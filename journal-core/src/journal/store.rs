@@ -32,6 +32,16 @@ impl Memory {
         self.growth.get(k.checked_sub(1)? as usize)?.get()
     }
 
+    /// Whether the segment of a chunk is mapped here and has its length. A truncated one would raise SIGBUS, so a
+    /// reader asks before each chunk.
+    pub fn still_holds(&self, chunk: ChunkId) -> bool {
+        let segment = match chunk.segment() {
+            0 => Some(&self.base),
+            k => self.growth(k),
+        };
+        segment.is_some_and(|segment| segment.check_len().is_ok())
+    }
+
     /// Adds growth segment `k`; a second mapping of it is dropped.
     pub fn attach(&self, k: u32, segment: SharedSegment) {
         let _ = self.growth[k as usize - 1].set(segment);

@@ -19,11 +19,8 @@ impl Attempt<'_> {
             } else if self.decision.state == DecisionState::FailedGo {
                 self.await_own_commit()?;
             }
-            agent.gate.close_and_drain(self.deadline()).map_err(|inside| Error::Timeout {
-                what: format!("quiesce: {inside} calls inside requests"),
-                limit_ms: u64::try_from(self.stage_timeout.as_millis()).unwrap_or(u64::MAX),
-                missing: vec![self.me.0],
-            })?;
+            let inside = |calls| self.late(format!("quiesce: {calls} calls inside requests"));
+            agent.gate.close_and_drain(self.deadline()).map_err(inside)?;
             agent.handles().unbind_kind(HandleKind::Communicator);
         }
         let ended = match self.strategy {
@@ -34,11 +31,7 @@ impl Attempt<'_> {
         ended?;
         if self.device_lost && !self.core.agent.aborts.wait(self.deadline()) {
             // The device is reset next, and an abort may still use its streams.
-            return Err(Error::Timeout {
-                what: "quiesce: the abort of communicators before the device is reset".into(),
-                limit_ms: u64::try_from(self.stage_timeout.as_millis()).unwrap_or(u64::MAX),
-                missing: vec![self.me.0],
-            });
+            return Err(self.late("quiesce: the abort of communicators before the device is reset".into()));
         }
         if !self.newcomer {
             if !self.device_lost {
@@ -50,6 +43,12 @@ impl Attempt<'_> {
             self.barrier(stage::QUIESCED, true, &self.survivors)?;
         }
         Ok(())
+    }
+
+    /// This rank holds the stage up.
+    fn late(&self, what: String) -> Error {
+        let limit_ms = u64::try_from(self.stage_timeout.as_millis()).unwrap_or(u64::MAX);
+        Error::Timeout { what, limit_ms, missing: vec![self.me.0] }
     }
 
     /// GO was decided, so this rank finishes its optimizer; it did already if it is in the next step.

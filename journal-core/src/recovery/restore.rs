@@ -6,10 +6,10 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::attempt::Attempt;
 use super::stage;
-use crate::agent::{Agent, Communicator};
+use crate::agent::Agent;
 use crate::backend::{Copy, RealHandle};
 use crate::error::Error;
-use crate::membership::{BlobScope, Membership, Rank, ShmMembership};
+use crate::membership::{BlobScope, Clique, Membership, Rank, ShmMembership};
 use crate::nccl::clique::CliqueKey;
 use crate::nccl::{Collective, DataType, Progress, RealCommunicator};
 use crate::session::prepared;
@@ -49,27 +49,21 @@ impl Attempt<'_> {
         for clique in self.membership().cliques()? {
             let key = CliqueKey(clique.description.key);
             let states: Vec<&State> = table.of_kind(StateKind::Replicated).filter(|s| s.clique == Some(key)).collect();
-            let Some(to) = clique.rank_of(newcomer) else { continue };
-            let Some(donor) = clique.members.iter().flatten().copied().filter(|r| self.healthy.contains(*r)).min() else {
+            if clique.rank_of(newcomer).is_none() {
+                continue;
+            }
+            let Some(donor) = self.lowest_survivor(&clique) else {
                 if let (true, Some(state)) = (newcomer == self.me, states.first()) {
                     return Err(Error::NotRecoverable { what: format!("nobody holds a replica of state {:?} any more", state.name) });
                 }
                 continue;
             };
-            let from = clique.rank_of(donor).unwrap_or(0);
-            let peer = match self.me {
-                me if me == donor => to,
-                me if me == newcomer => from,
-                _ => continue,
-            };
+            let Some(peer) = self.peer_in(&clique, donor, newcomer) else { continue };
             self.compare_layout("layout", key, newcomer, donor, &states)?;
             if states.is_empty() {
                 continue;
             }
-            let (_, communicator) = self.core.communicator_of(key).ok_or_else(|| Error::Mismatch {
-                what: format!("rank {} has not created communicator {key} in its set-up", self.me),
-            })?;
-            self.transfer(&communicator, &states, peer as i32, self.me == donor)?;
+            self.transfer(key, &states, peer, self.me == donor)?;
             self.clock.restored(donor, states.iter().map(|s| s.bytes).sum());
         }
         Ok(())
@@ -83,11 +77,8 @@ impl Attempt<'_> {
         for clique in self.membership().cliques()? {
             let key = CliqueKey(clique.description.key);
             let constants: Vec<&State> = table.of_kind(StateKind::Constant).filter(|s| s.clique == Some(key)).collect();
-            let Some(to) = clique.rank_of(newcomer) else { continue };
-            let Some(donor) = clique.members.iter().flatten().copied().filter(|r| self.healthy.contains(*r)).min() else { continue };
-            if constants.is_empty() || (self.me != donor && self.me != newcomer) {
-                continue;
-            }
+            let Some(donor) = self.lowest_survivor(&clique) else { continue };
+            let Some(peer) = self.peer_in(&clique, donor, newcomer).filter(|_| !constants.is_empty()) else { continue };
             self.compare_layout("constants", key, newcomer, donor, &constants)?;
             let blob = format!("constants.{key}.{newcomer}");
             let bitmap: Vec<u8> = if self.me == newcomer {
@@ -102,11 +93,7 @@ impl Attempt<'_> {
             if wanted.is_empty() {
                 continue;
             }
-            let (_, communicator) = self.core.communicator_of(key).ok_or_else(|| Error::Mismatch {
-                what: format!("rank {} has not created communicator {key} in its set-up", self.me),
-            })?;
-            let peer = if self.me == donor { to } else { clique.rank_of(donor).unwrap_or(0) };
-            self.transfer(&communicator, &wanted, peer as i32, self.me == donor)?;
+            self.transfer(key, &wanted, peer, self.me == donor)?;
         }
         match differing.first() {
             Some(name) => Err(Error::NotRecoverable {
@@ -163,8 +150,21 @@ impl Attempt<'_> {
         Ok(())
     }
 
-    fn transfer(&self, communicator: &Communicator, states: &[&State], peer: i32, sends: bool) -> Result<(), Error> {
+    /// The other side of a transfer from `donor` to `newcomer`, as its rank in the clique; `None`: not this rank's.
+    fn peer_in(&self, clique: &Clique, donor: Rank, newcomer: Rank) -> Option<i32> {
+        let (from, to) = (clique.rank_of(donor)?, clique.rank_of(newcomer)?);
+        match self.me {
+            me if me == donor => Some(to as i32),
+            me if me == newcomer => Some(from as i32),
+            _ => None,
+        }
+    }
+
+    fn transfer(&self, key: CliqueKey, states: &[&State], peer: i32, sends: bool) -> Result<(), Error> {
         let agent = &self.core.agent;
+        let (_, communicator) = self.core.communicator_of(key).ok_or_else(|| Error::Mismatch {
+            what: format!("rank {} has not created communicator {key} in its set-up", self.me),
+        })?;
         let stream = agent.device.stream_native(RealHandle(0));
         let deadline = self.deadline();
         let datatype = DataType::Uint8 as i32;

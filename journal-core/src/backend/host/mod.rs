@@ -37,8 +37,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 use window::ReservedWindow;
 
-/// Stream flag: no order with the default stream (`CU_STREAM_NON_BLOCKING`).
-pub const STREAM_NON_BLOCKING: u32 = 1;
+pub use super::STREAM_NON_BLOCKING;
 /// Event flag: no time stamp (`CU_EVENT_DISABLE_TIMING`).
 pub const EVENT_DISABLE_TIMING: u32 = 2;
 

@@ -129,7 +129,8 @@ impl Attempt<'_> {
         (survivors.len() >= 2 && !failed.is_empty() && failed.len() <= most).then_some(failed)
     }
 
-    fn lowest_survivor(&self, clique: &Clique) -> Option<Rank> {
+    /// Who gives: the lowest healthy member.
+    pub(in crate::recovery) fn lowest_survivor(&self, clique: &Clique) -> Option<Rank> {
         clique.members.iter().flatten().copied().filter(|r| self.healthy.contains(*r)).min()
     }
 
