@@ -180,7 +180,10 @@ int main(void) {
     if (pid == 0) {
         EXPECT(rejoin_session_check(session), FORKED, "forked");
         EXPECT(rejoin_session_close(session), FORKED, NULL);
-        _exit(failures != 0);
+        /* By exec: at its exit valgrind would take for lost what only the stacks of threads lead to, and a forked child
+         * has none of the parent's threads. */
+        execlp(failures == 0 ? "true" : "false", "ends", (char *)NULL);
+        _exit(2);
     }
     int status = 1;
     if (waitpid(pid, &status, 0) != pid || status != 0) failures++;
