@@ -66,15 +66,23 @@
 #include <stdint.h>
 
 #define REJOIN_SESSION_OPTIONS_INIT                                                                    \
-    {sizeof(rejoin_session_options), 1, NULL, 0, 0, 0, 0, 0, NULL, -1, 0, 0, 0, 0}
+    {sizeof(rejoin_session_options), 1, NULL, 0, 0, 0, 0, 0, NULL, -1, 0, 0, 0, 0, 0, 0, 0, 0, NULL}
 #define REJOIN_SESSION_INFO_INIT {sizeof(rejoin_session_info), 1, 0, 0, 0, 0, 0, 0}
 #define REJOIN_COMM_CONFIG_INIT                                                                        \
     {sizeof(rejoin_comm_config), 1, REJOIN_UNDEFINED, REJOIN_UNDEFINED, REJOIN_UNDEFINED, 0, NULL, NULL}
-#define REJOIN_JOURNAL_OPTIONS_INIT {sizeof(rejoin_journal_options), 1, NULL, 0, 0, 0, 0, 0, 0}
-#define REJOIN_RECORD_INIT {sizeof(rejoin_record), 1, 0, 0, NULL, 0, 0, 0, 0, 0, 0}
-#define REJOIN_SNAPSHOT_INFO_INIT {sizeof(rejoin_snapshot_info), 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
+#define REJOIN_JOURNAL_OPTIONS_INIT                                                                     \
+    {sizeof(rejoin_journal_options), 1, NULL, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, NULL, {0}}
+#define REJOIN_RECORD_INIT {sizeof(rejoin_record), 1, 0, 0, NULL, 0, 0, 0, 0, 0, 0, 0, 0, 0}
+#define REJOIN_SNAPSHOT_INFO_INIT                                                                       \
+    {sizeof(rejoin_snapshot_info), 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
 #define REJOIN_RECOVERY_REPORT_INIT                                                                    \
-    {sizeof(rejoin_recovery_report), 1, 0, 0, 0, 0, 0, 0, 0, 0, -1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
+    {sizeof(rejoin_recovery_report), 1, 0, 0, 0, 0, 0, 0, 0, 0, -1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
+#define REJOIN_FAILED_RANK_INIT {sizeof(rejoin_failed_rank), 1, 0, 0, 0, 0, 0, -1, {0}}
+#define REJOIN_APPEND_OPTIONS_INIT {sizeof(rejoin_append_options), 1, 0, 0, 0, 0, 0}
+#define REJOIN_LANE_INIT {sizeof(rejoin_lane), 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
+#define REJOIN_OBSTACLE_INIT {sizeof(rejoin_obstacle), 1, 0, 0, 0, NULL, NULL}
+#define REJOIN_READER_INFO_INIT                                                                        \
+    {sizeof(rejoin_reader_info), 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, {0}}
 
 /** Grows with every incompatible change of this header; also the number in the soname. */
 #define REJOIN_ABI_VERSION 0
@@ -442,6 +450,10 @@ enum rejoin_outcome
     REJOIN_OUTCOME_LOST = 4,
     /** Its checksum is wrong: something else wrote here. */
     REJOIN_OUTCOME_CORRUPT = 5,
+    /** Whole, but for its payload, which was left out when it was appended: see REJOIN_APPEND_MODE_ABSENT. */
+    REJOIN_OUTCOME_ABSENT = 6,
+    /** No record: numbers that rejoin_follower_next() will not tell. */
+    REJOIN_OUTCOME_MISSING = 7,
 };
 #ifndef __cplusplus
 #if __STDC_VERSION__ >= 202311L
@@ -541,6 +553,96 @@ typedef uint32_t rejoin_event_kind;
 #endif // __STDC_VERSION__ >= 202311L
 #endif // __cplusplus
 
+/** What an append does when the journal is full. */
+enum rejoin_journal_policy
+#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+  : uint32_t
+#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+ {
+    /** Returns REJOIN_STATUS_JOURNAL_FULL. */
+    REJOIN_JOURNAL_POLICY_ERROR = 1,
+    /** In the step region: waits for a step's commit to make room. In the set-up region, as ERROR. */
+    REJOIN_JOURNAL_POLICY_BLOCK = 2,
+    /** Makes further segments in shared memory. */
+    REJOIN_JOURNAL_POLICY_GROW = 3,
+    /** Makes further segments as files, with the capacity of a disk. */
+    REJOIN_JOURNAL_POLICY_SPILL = 4,
+};
+#ifndef __cplusplus
+#if __STDC_VERSION__ >= 202311L
+typedef enum rejoin_journal_policy rejoin_journal_policy;
+#else
+typedef uint32_t rejoin_journal_policy;
+#endif // __STDC_VERSION__ >= 202311L
+#endif // __cplusplus
+
+/** What rejoin_setup_done() does about live device memory that no rejoin_state_register() has named. */
+enum rejoin_unregistered
+#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+  : uint32_t
+#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+ {
+    /** Returns REJOIN_STATUS_WRONG_STATE; register or free it and call again. */
+    REJOIN_UNREGISTERED_REFUSE = 1,
+    /** The launcher prints it, and the job goes on. For memory whose content nobody reads after a recovery. */
+    REJOIN_UNREGISTERED_WARN = 2,
+};
+#ifndef __cplusplus
+#if __STDC_VERSION__ >= 202311L
+typedef enum rejoin_unregistered rejoin_unregistered;
+#else
+typedef uint32_t rejoin_unregistered;
+#endif // __STDC_VERSION__ >= 202311L
+#endif // __cplusplus
+
+/** How a record is appended. */
+enum rejoin_append_mode
+#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+  : uint32_t
+#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+ {
+    /** As rejoin_journal_append(). */
+    REJOIN_APPEND_MODE_PLAIN = 0,
+    /** For what takes a full journal apart, such as the end of an object: uses room that is kept back for it. */
+    REJOIN_APPEND_MODE_VITAL = 1,
+    /**
+     * The payload stays away, since its bytes can be had elsewhere: the record keeps its length, its checksum and at
+     * most 256 bytes of the first part. Readers see REJOIN_OUTCOME_ABSENT; no replay executes it.
+     */
+    REJOIN_APPEND_MODE_ABSENT = 2,
+};
+#ifndef __cplusplus
+#if __STDC_VERSION__ >= 202311L
+typedef enum rejoin_append_mode rejoin_append_mode;
+#else
+typedef uint32_t rejoin_append_mode;
+#endif // __STDC_VERSION__ >= 202311L
+#endif // __cplusplus
+
+/** Who holds a lane. */
+enum rejoin_lane_owner
+#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+  : uint32_t
+#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+ {
+    /** The last owner gave it back. */
+    REJOIN_LANE_OWNER_NONE = 1,
+    /** A thread that lives, stopped ones too. */
+    REJOIN_LANE_OWNER_ALIVE = 2,
+    /** A thread that died, and nobody has taken the lane over. */
+    REJOIN_LANE_OWNER_DEAD = 3,
+};
+#ifndef __cplusplus
+#if __STDC_VERSION__ >= 202311L
+typedef enum rejoin_lane_owner rejoin_lane_owner;
+#else
+typedef uint32_t rejoin_lane_owner;
+#endif // __STDC_VERSION__ >= 202311L
+#endif // __cplusplus
+
+/** Reads a journal as it is written. */
+typedef struct rejoin_follower rejoin_follower;
+
 /** A journal open for writing. */
 typedef struct rejoin_journal rejoin_journal;
 
@@ -589,6 +691,16 @@ typedef struct rejoin_session_options {
     uint64_t journal_bytes;
     /** Longest wait for peers in set-up and in a step; 0: the default, half an hour. */
     uint64_t peer_timeout_ms;
+    /** A rejoin_journal_policy for the rank's journal; 0: what the environment says where `job` is NULL, else ERROR. */
+    uint32_t journal_policy;
+    /** A rejoin_unregistered; 0: what the environment's REJOIN_UNREGISTERED says, else REFUSE. */
+    uint32_t unregistered;
+    /** Policy BLOCK: longest wait. */
+    uint64_t block_timeout_ms;
+    /** Policy GROW: bytes of all segments together. */
+    uint64_t grow_limit_bytes;
+    /** Policy SPILL: an existing folder, by its absolute path of at most 255 bytes. */
+    const char *spill_directory;
 } rejoin_session_options;
 
 /** What a session says about itself. Initialise it with REJOIN_SESSION_INFO_INIT. */
@@ -691,7 +803,31 @@ typedef struct rejoin_recovery_report {
     uint64_t restore_ns;
     /** Comparing replicas and the fingerprint. */
     uint64_t verify_ns;
+    /** From the notice of a death until the replacement took part; beside the stages above, not one of them. */
+    uint64_t start_ns;
 } rejoin_recovery_report;
+
+/** A process that failed in a recovery. Initialise it with REJOIN_FAILED_RANK_INIT. */
+typedef struct rejoin_failed_rank {
+    /** Of this struct. */
+    uint32_t size;
+    /** Of this struct. */
+    uint32_t version;
+    /** Its rank. */
+    uint32_t rank;
+    /** The n-th process that held the rank. */
+    uint32_t incarnation;
+    /** A rejoin_cause. */
+    uint32_t cause;
+    /** 1: the launcher has seen it end, and one of the following says how. */
+    uint32_t has_exit;
+    /** The signal that killed it; 0: none did. */
+    int32_t signal;
+    /** What it exited with; -1: it did not exit by itself. */
+    int32_t exit_code;
+    /** The last request of its journal in words, cut; with a terminating zero. */
+    char last_request[72];
+} rejoin_failed_rank;
 
 /** An event. Fields that its kind does not have are 0. */
 typedef struct rejoin_event {
@@ -745,7 +881,45 @@ typedef struct rejoin_journal_options {
     uint32_t max_slots;
     /** Handles that may live at the same time; 0: 4,096. */
     uint32_t max_handles;
+    /** A rejoin_journal_policy; 0: REJOIN_JOURNAL_POLICY_ERROR. */
+    uint32_t policy;
+    /** 0. */
+    uint32_t reserved;
+    /** Policy BLOCK: longest wait. */
+    uint64_t block_timeout_ms;
+    /** Policy GROW: bytes of all segments together. */
+    uint64_t grow_limit_bytes;
+    /** Policy SPILL: an existing folder, by its absolute path of at most 255 bytes. */
+    const char *spill_directory;
+    /** Tells jobs of one name apart; all 0 is fine. */
+    uint8_t job_uuid[16];
 } rejoin_journal_options;
+
+/** How a record is appended. Initialise it with REJOIN_APPEND_OPTIONS_INIT. */
+typedef struct rejoin_append_options {
+    /** Of this struct. */
+    uint32_t size;
+    /** Of this struct. */
+    uint32_t version;
+    /** A rejoin_region. */
+    uint32_t region;
+    /** A rejoin_append_mode. */
+    uint32_t mode;
+    /** Of a request of the table, or REJOIN_REQUEST_USER_OPAQUE + a number of your own. */
+    uint16_t kind;
+    /** The lower 12 bits are yours; readers get them back. */
+    uint16_t flags;
+    /** 0. */
+    uint32_t reserved;
+} rejoin_append_options;
+
+/** A piece of a payload. */
+typedef struct rejoin_part {
+    /** NULL only where there are none. */
+    const void *bytes;
+    /** How many. */
+    size_t length;
+} rejoin_part;
 
 /** What a snapshot says about its journal. Initialise it with REJOIN_SNAPSHOT_INFO_INIT. */
 typedef struct rejoin_snapshot_info {
@@ -777,6 +951,10 @@ typedef struct rejoin_snapshot_info {
     uint32_t whole;
     /** 0. */
     uint32_t reserved;
+    /** A record from this sequence on was dropped, so the journal cannot be replayed; 0: none was. */
+    uint64_t incomplete_from;
+    /** Sequence numbers of the open step that no record has, `lost` ones and those of records in flight. */
+    uint64_t missing;
 } rejoin_snapshot_info;
 
 /** One record. Initialise it with REJOIN_RECORD_INIT. */
@@ -789,7 +967,7 @@ typedef struct rejoin_record {
     uint64_t sequence;
     /** What the call gave. For a session's requests: bit 61 set and the rejoin_status where it failed. */
     uint64_t result;
-    /** The snapshot's, valid until its close. */
+    /** The snapshot's, valid until its close; or the follower's, until its next call. */
     const void *payload;
     /** Length of the payload. */
     uint64_t payload_bytes;
@@ -803,7 +981,106 @@ typedef struct rejoin_record {
     uint16_t kind;
     /** Slot whose thread wrote it. */
     uint16_t slot;
+    /** With REJOIN_OUTCOME_MISSING: how many numbers, from `sequence` on. */
+    uint64_t missing;
+    /** The writer's own, 12 bits. */
+    uint32_t flags;
+    /** 0. */
+    uint32_t reserved;
 } rejoin_record;
+
+/** The records of one writing thread. Initialise it with REJOIN_LANE_INIT. */
+typedef struct rejoin_lane {
+    /** Of this struct. */
+    uint32_t size;
+    /** Of this struct. */
+    uint32_t version;
+    /** As in rejoin_record. */
+    uint32_t slot;
+    /** A rejoin_lane_owner. */
+    uint32_t owner;
+    /** The owner's process; 0 without one. */
+    uint32_t pid;
+    /** The owner's thread; 0 without one. */
+    uint32_t tid;
+    /** Owners that died in it and were reaped. */
+    uint64_t deaths;
+    /** At most so many sequence numbers were lost by them. */
+    uint64_t lost;
+    /** Set-up records that compaction has left out. */
+    uint64_t compacted;
+    /** Byte of the journal where its records stop making sense; 0: nowhere. */
+    uint64_t damaged_at;
+    /** 1: its owner was too fast for this snapshot, and its records are not in it. Nothing is wrong with them. */
+    uint32_t disturbed;
+    /** 0. */
+    uint32_t reserved;
+} rejoin_lane;
+
+/** A reason why a journal cannot be replayed. Initialise it with REJOIN_OBSTACLE_INIT. */
+typedef struct rejoin_obstacle {
+    /** Of this struct. */
+    uint32_t size;
+    /** Of this struct. */
+    uint32_t version;
+    /** A rejoin_region: SETUP matters when a device fails, STEP only under policy replay. */
+    uint32_t region;
+    /** 0. */
+    uint32_t reserved;
+    /** The record's place; 0: it is not about one record. */
+    uint64_t sequence;
+    /** The request in words, empty where it cannot be told; the snapshot's, valid until its close. */
+    const char *request;
+    /** Why, and what to do instead; the snapshot's, valid until its close. */
+    const char *reason;
+} rejoin_obstacle;
+
+/** What a journal says about itself. Initialise it with REJOIN_READER_INFO_INIT. */
+typedef struct rejoin_reader_info {
+    /** Of this struct. */
+    uint32_t size;
+    /** Of this struct. */
+    uint32_t version;
+    /** Rank that writes it. */
+    uint32_t rank;
+    /** The n-th process that held the rank. */
+    uint32_t incarnation;
+    /** Process that created it. */
+    uint32_t creator_pid;
+    /**
+     * 1: nobody will write any more. The writer finished in good order, or it and all who held a lane are gone; a
+     * copy of a journal has ended. A process that only opened it and has not appended yet is not seen.
+     */
+    uint32_t writer_ended;
+    /** Step records below it are over. */
+    uint64_t boundary;
+    /** Step to run next; 0: none was committed. */
+    uint64_t next_step;
+    /** A rejoin_journal_policy. */
+    uint32_t policy;
+    /** Segments that it has grown by. */
+    uint32_t growth_segments;
+    /** Bytes of them. */
+    uint64_t growth_bytes;
+    /** Policy BLOCK: longest wait. */
+    uint64_t block_timeout_ms;
+    /** Policy GROW: bytes of all segments together. */
+    uint64_t grow_limit_bytes;
+    /** Tells jobs of one name apart. */
+    uint8_t job_uuid[16];
+} rejoin_reader_info;
+
+/** A handle that is in use, in a journal's table. */
+typedef struct rejoin_handle_entry {
+    /** The handle. */
+    rejoin_handle handle;
+    /** Its object, by its value. */
+    uint64_t real;
+    /** A rejoin_handle_kind. */
+    uint32_t kind;
+    /** 1: it has an object now, `real`. */
+    uint32_t is_bound;
+} rejoin_handle_entry;
 
 #ifdef __cplusplus
 extern "C" {
@@ -847,13 +1124,16 @@ const char *rejoin_last_error(void);
 
 /**
  * Joins a job as the rank that the launcher has given to this process: opens device, NCCL and journal, and
- * starts the threads that watch the other ranks. One session a process.
+ * starts the threads that watch the other ranks. One session a process. A replacement waits here until the
+ * process that it replaces is proven gone, since that may still hold device memory.
  *
  * @param options      how; NULL: all from the environment that `rejoin run` sets
  * @param out_session  set on OK; leave with rejoin_session_finalize(), then give it to rejoin_session_close()
  * @return REJOIN_STATUS_OK; REJOIN_STATUS_INVALID_ARGUMENT (not under `rejoin run`, for instance);
- *         REJOIN_STATUS_ACCESS (the launcher did not start this process); REJOIN_STATUS_EXISTS;
- *         REJOIN_STATUS_NO_SPACE; REJOIN_STATUS_LIBRARY; REJOIN_STATUS_VERSION; REJOIN_STATUS_NULL_ARGUMENT
+ *         REJOIN_STATUS_ACCESS (the launcher did not start this process); REJOIN_STATUS_NOT_FOUND (no such
+ *         job); REJOIN_STATUS_EXISTS; REJOIN_STATUS_NO_SPACE; REJOIN_STATUS_DEVICE; REJOIN_STATUS_LIBRARY;
+ *         REJOIN_STATUS_TIMEOUT (the replaced process, which the message names, has not ended within the
+ *         time of a recovery's stage); REJOIN_STATUS_VERSION; REJOIN_STATUS_NULL_ARGUMENT
  * Threads: one.
  */
 rejoin_status rejoin_session_open(const struct rejoin_session_options *options,
@@ -1169,6 +1449,22 @@ rejoin_status rejoin_recovery_count(const struct rejoin_session *session, uint32
 rejoin_status rejoin_recovery_get(const struct rejoin_session *session,
                                   uint32_t index,
                                   struct rejoin_recovery_report *out_report);
+
+/**
+ * A process that failed in a recovery. rejoin_recovery_report has the first of them, and how many failed.
+ *
+ * @param session     open
+ * @param index       of the recovery, as in rejoin_recovery_get()
+ * @param nth         from 0; the first 16 are described
+ * @param out_failed  initialised with REJOIN_FAILED_RANK_INIT; set on OK
+ * @return REJOIN_STATUS_OK; REJOIN_STATUS_NOT_FOUND (no such recovery, or no more of them);
+ *         REJOIN_STATUS_NULL_ARGUMENT
+ * Threads: any, concurrently.
+ */
+rejoin_status rejoin_recovery_get_failed(const struct rejoin_session *session,
+                                         uint32_t index,
+                                         uint32_t nth,
+                                         struct rejoin_failed_rank *out_failed);
 
 /**
  * Has a function told about what happens to the job from now on: once a session.
@@ -2919,6 +3215,17 @@ rejoin_status rejoin_journal_close(struct rejoin_journal *journal);
 rejoin_status rejoin_journal_unlink(const struct rejoin_journal *journal);
 
 /**
+ * Removes a journal by its name, its further segments and spill files too: of a dead writer, or one that this library
+ * cannot open.
+ *
+ * @param name  such as rejoin.JOB.r0.0
+ * @return REJOIN_STATUS_OK; REJOIN_STATUS_NOT_FOUND; REJOIN_STATUS_ACCESS; REJOIN_STATUS_INVALID_ARGUMENT;
+ *         REJOIN_STATUS_NULL_ARGUMENT
+ * Threads: any, concurrently. Those who have it open keep it.
+ */
+rejoin_status rejoin_journal_remove(const char *name);
+
+/**
  * The journal's published name.
  *
  * @param journal  open
@@ -2986,39 +3293,6 @@ rejoin_status rejoin_journal_step_commit(const struct rejoin_journal *journal,
 rejoin_status rejoin_journal_step_discard(const struct rejoin_journal *journal, uint64_t *out_sequence);
 
 /**
- * Keeps a blob that a step begins with. The one for the step before stays readable; older ones go.
- *
- * @param journal     open for writing
- * @param step        that begins with it
- * @param blob        copied
- * @param blob_bytes  its length
- * @return REJOIN_STATUS_OK; REJOIN_STATUS_JOURNAL_FULL; REJOIN_STATUS_NULL_ARGUMENT
- * Threads: any; one at a time is served. A crash leaves the old content or the new one.
- */
-rejoin_status rejoin_journal_prepare(const struct rejoin_journal *journal,
-                                     uint32_t step,
-                                     const void *blob,
-                                     size_t blob_bytes);
-
-/**
- * Reads the blob that a step begins with.
- *
- * @param journal    open for writing
- * @param step       that begins with it
- * @param buffer     gets it
- * @param capacity   of the buffer
- * @param out_bytes  set on OK: its length
- * @return REJOIN_STATUS_OK; REJOIN_STATUS_NOT_FOUND; REJOIN_STATUS_INVALID_ARGUMENT (the buffer is too
- *         small; the message says what it needs); REJOIN_STATUS_NULL_ARGUMENT
- * Threads: any, concurrently.
- */
-rejoin_status rejoin_journal_prepared(const struct rejoin_journal *journal,
-                                      uint32_t step,
-                                      void *buffer,
-                                      size_t capacity,
-                                      size_t *out_bytes);
-
-/**
  * Seals what dead threads and processes left in the journal.
  *
  * @param journal     open for writing
@@ -3051,6 +3325,168 @@ rejoin_status rejoin_journal_snapshot(const struct rejoin_journal *journal,
                                       struct rejoin_snapshot **out_snapshot);
 
 /**
+ * Appends one record whose payload is several parts, one after the other; otherwise as rejoin_journal_append().
+ *
+ * @param journal     open for writing
+ * @param options     copied
+ * @param parts       copied, with what they lead to
+ * @param part_count  how many
+ * @param out_record  set on OK: its place, for rejoin_journal_complete()
+ * @return as rejoin_journal_append(); REJOIN_STATUS_VERSION (options sets a field of a newer header)
+ * Threads: any, concurrently. Lock-free; not async-signal-safe.
+ */
+rejoin_status rejoin_journal_append_parts(const struct rejoin_journal *journal,
+                                          const struct rejoin_append_options *options,
+                                          const struct rejoin_part *parts,
+                                          size_t part_count,
+                                          struct rejoin_record_ref *out_record);
+
+/**
+ * Says that the caller goes on without a record that a full journal refused. From now on the journal counts as
+ * incomplete, and nobody replays it: see `dropped` and `incomplete_from` of rejoin_snapshot_info.
+ *
+ * @param journal  open for writing
+ * @return REJOIN_STATUS_OK; REJOIN_STATUS_NULL_ARGUMENT
+ * Threads: any, concurrently. Lock-free.
+ */
+rejoin_status rejoin_journal_note_dropped(const struct rejoin_journal *journal);
+
+/**
+ * Keeps a blob that a step begins with. The one for the step before stays readable; older ones go.
+ *
+ * @param journal     open for writing
+ * @param step        that begins with it
+ * @param blob        copied
+ * @param blob_bytes  its length
+ * @return REJOIN_STATUS_OK; REJOIN_STATUS_JOURNAL_FULL; REJOIN_STATUS_TIMEOUT (the message names the thread
+ *         that is stopped in such a call); REJOIN_STATUS_NULL_ARGUMENT
+ * Threads: any; one at a time is served. A crash leaves the old content or the new one.
+ */
+rejoin_status rejoin_journal_prepare(const struct rejoin_journal *journal,
+                                     uint32_t step,
+                                     const void *blob,
+                                     size_t blob_bytes);
+
+/**
+ * As rejoin_journal_prepare(), with buffers beside the blob, which rejoin_reader_prepared_part() gives back one by one.
+ *
+ * @param journal     open for writing
+ * @param step        that begins with it
+ * @param blob        copied
+ * @param blob_bytes  its length
+ * @param parts       copied, with what they lead to
+ * @param part_count  how many; they are numbered from 0
+ * @return as rejoin_journal_prepare()
+ * Threads: any; one at a time is served. A crash leaves the old content or the new one.
+ */
+rejoin_status rejoin_journal_prepare_parts(const struct rejoin_journal *journal,
+                                           uint32_t step,
+                                           const void *blob,
+                                           size_t blob_bytes,
+                                           const struct rejoin_part *parts,
+                                           size_t part_count);
+
+/**
+ * Makes room, so that later calls of rejoin_journal_prepare() and rejoin_journal_prepare_parts() cannot find the
+ * journal full.
+ *
+ * @param journal     open for writing
+ * @param blob_bytes  the largest blob
+ * @param part_bytes  the largest sum of all parts
+ * @param part_count  the most parts
+ * @return as rejoin_journal_prepare(); REJOIN_STATUS_INVALID_ARGUMENT (more than any journal has)
+ * Threads: any; one at a time is served.
+ */
+rejoin_status rejoin_journal_prepare_reserve(const struct rejoin_journal *journal,
+                                             size_t blob_bytes,
+                                             size_t part_bytes,
+                                             size_t part_count);
+
+/**
+ * Reads the blob that a step begins with.
+ *
+ * @param journal    open for writing
+ * @param step       that begins with it
+ * @param buffer     gets it
+ * @param capacity   of the buffer
+ * @param out_bytes  set on OK: its length
+ * @return REJOIN_STATUS_OK; REJOIN_STATUS_NOT_FOUND; REJOIN_STATUS_INVALID_ARGUMENT (the buffer is too
+ *         small; the message says what it needs); REJOIN_STATUS_NULL_ARGUMENT
+ * Threads: any, concurrently.
+ */
+rejoin_status rejoin_journal_prepared(const struct rejoin_journal *journal,
+                                      uint32_t step,
+                                      void *buffer,
+                                      size_t capacity,
+                                      size_t *out_bytes);
+
+/**
+ * As rejoin_journal_prepared(), of a live writer or a dead one.
+ *
+ * @param reader     open
+ * @param step       that begins with it
+ * @param buffer     gets it
+ * @param capacity   of the buffer
+ * @param out_bytes  set on OK: its length
+ * @return as rejoin_journal_prepared(); REJOIN_STATUS_CORRUPT (the file was cut)
+ * Threads: any, concurrently; slows no writer.
+ */
+rejoin_status rejoin_reader_prepared(const struct rejoin_reader *reader,
+                                     uint32_t step,
+                                     void *buffer,
+                                     size_t capacity,
+                                     size_t *out_bytes);
+
+/**
+ * Reads a buffer that was kept beside the blob. In the journal of a session these are the per-rank buffers, in the
+ * order of their registration.
+ *
+ * @param reader     open
+ * @param step       that begins with it
+ * @param part       its number, from 0
+ * @param buffer     gets it
+ * @param capacity   of the buffer
+ * @param out_bytes  set on OK: its length
+ * @return as rejoin_reader_prepared()
+ * Threads: any, concurrently; slows no writer.
+ */
+rejoin_status rejoin_reader_prepared_part(const struct rejoin_reader *reader,
+                                          uint32_t step,
+                                          uint32_t part,
+                                          void *buffer,
+                                          size_t capacity,
+                                          size_t *out_bytes);
+
+/**
+ * Whether this thread's set-up records have grown enough for rejoin_journal_compact() to be worth a try.
+ *
+ * @param journal    open for writing
+ * @param out_wants  set on OK: 1 or 0
+ * @return REJOIN_STATUS_OK; REJOIN_STATUS_NULL_ARGUMENT
+ * Threads: any; each has records of its own. A few loads.
+ */
+rejoin_status rejoin_journal_wants_compaction(const struct rejoin_journal *journal, uint32_t *out_wants);
+
+/**
+ * Leaves out set-up records of this thread, below the last step boundary, that no replay needs: if they are more
+ * than half of its bytes there. Call it between steps, after the results of the remaining records were stored: they
+ * get another place, so a rejoin_record_ref from before is not good any more. A crash leaves the records as they
+ * were or without the dead ones. A session does this by itself in rejoin_step_commit().
+ *
+ * @param journal      open for writing
+ * @param dead         sequence numbers of the records; others' records and newer ones are kept all the same
+ * @param dead_count   how many; 0: those of table requests whose objects are gone, as the table says
+ * @param out_dropped  set on OK: records left out; 0: it was not worth it, or no room is free to copy into
+ * @return REJOIN_STATUS_OK; REJOIN_STATUS_JOURNAL_FULL (more threads than max_slots); REJOIN_STATUS_CORRUPT;
+ *         REJOIN_STATUS_NULL_ARGUMENT
+ * Threads: any; each compacts its own records. Readers are not held up.
+ */
+rejoin_status rejoin_journal_compact(const struct rejoin_journal *journal,
+                                     const uint64_t *dead,
+                                     size_t dead_count,
+                                     uint64_t *out_dropped);
+
+/**
  * Opens a journal for reading, read-only: its writer may live or be dead, and is never disturbed.
  *
  * @param name        such as rejoin.JOB.r0.0 in shared memory, or the path of a copy (with a slash)
@@ -3071,8 +3507,9 @@ rejoin_status rejoin_reader_open(const char *name, struct rejoin_reader **out_re
 rejoin_status rejoin_reader_close(struct rejoin_reader *reader);
 
 /**
- * Takes a snapshot. To follow a writer, pass the limit of the snapshot before, minus one; as long as a snapshot
- * has a record in flight, stay at its `after`, since that record may get a lower number.
+ * Takes a snapshot. To look at what is new, pass the limit of the snapshot before, minus one; as long as a snapshot
+ * has a record in flight, stay at its `after`, since that record may get a lower number. To be told each record once,
+ * use rejoin_follower_open().
  *
  * @param reader        open
  * @param after         only records with a higher sequence; 0: all
@@ -3116,6 +3553,108 @@ rejoin_status rejoin_snapshot_get_info(const struct rejoin_snapshot *snapshot,
 rejoin_status rejoin_snapshot_get(const struct rejoin_snapshot *snapshot,
                                   uint64_t index,
                                   struct rejoin_record *out_record);
+
+/**
+ * Who writes the journal, lane by lane, and whether each lives.
+ *
+ * @param snapshot  open
+ * @param index     from 0
+ * @param out_lane  initialised with REJOIN_LANE_INIT; set on OK
+ * @return REJOIN_STATUS_OK; REJOIN_STATUS_NOT_FOUND (there are no more); REJOIN_STATUS_NULL_ARGUMENT
+ * Threads: any, concurrently.
+ */
+rejoin_status rejoin_snapshot_get_lane(const struct rejoin_snapshot *snapshot,
+                                       uint64_t index,
+                                       struct rejoin_lane *out_lane);
+
+/**
+ * Ranges of sequence numbers of the open step that no record has: of records in flight, or lost by a death.
+ *
+ * @param snapshot   open
+ * @param index      from 0
+ * @param out_first  set on OK
+ * @param out_count  set on OK: how many, from the first on
+ * @return REJOIN_STATUS_OK; REJOIN_STATUS_NOT_FOUND (there are no more); REJOIN_STATUS_NULL_ARGUMENT
+ * Threads: any, concurrently.
+ */
+rejoin_status rejoin_snapshot_get_missing(const struct rejoin_snapshot *snapshot,
+                                          uint64_t index,
+                                          uint64_t *out_first,
+                                          uint64_t *out_count);
+
+/**
+ * What stands against a replay of this journal, as `rejoin verify` tells it: nothing, if the first call says
+ * REJOIN_STATUS_NOT_FOUND. It looks at all of the journal, whatever `after` the snapshot was taken with.
+ *
+ * @param snapshot      open
+ * @param index         from 0, in the journal's order
+ * @param out_obstacle  initialised with REJOIN_OBSTACLE_INIT; set on OK
+ * @return REJOIN_STATUS_OK; REJOIN_STATUS_NOT_FOUND (there are no more); REJOIN_STATUS_NULL_ARGUMENT
+ * Threads: any, concurrently.
+ */
+rejoin_status rejoin_snapshot_get_obstacle(const struct rejoin_snapshot *snapshot,
+                                           uint64_t index,
+                                           struct rejoin_obstacle *out_obstacle);
+
+/**
+ * Whose journal it is, where it stands, and whether anybody will still write. Cheap: reads no records.
+ *
+ * @param reader    open
+ * @param out_info  initialised with REJOIN_READER_INFO_INIT; set on OK
+ * @return REJOIN_STATUS_OK; REJOIN_STATUS_NULL_ARGUMENT
+ * Threads: any, concurrently; slows no writer.
+ */
+rejoin_status rejoin_reader_get_info(const struct rejoin_reader *reader, struct rejoin_reader_info *out_info);
+
+/**
+ * Opens a journal to follow it: every record once, in the journal's order, while it is written. It begins with the
+ * first set-up record and the open step. Writers are never disturbed and never wait for a follower.
+ *
+ * @param name          as in rejoin_reader_open()
+ * @param out_follower  set on OK; give it to rejoin_follower_close()
+ * @return as rejoin_reader_open()
+ * Threads: any, concurrently.
+ */
+rejoin_status rejoin_follower_open(const char *name,
+                                   struct rejoin_follower **out_follower);
+
+/**
+ * Closes a follower. A thread that waits in rejoin_follower_next() comes back with REJOIN_STATUS_CLOSED.
+ *
+ * @param follower  NULL does nothing
+ * @return REJOIN_STATUS_OK; REJOIN_STATUS_CLOSED (a second time); REJOIN_STATUS_FORKED
+ * Threads: any.
+ */
+rejoin_status rejoin_follower_close(struct rejoin_follower *follower);
+
+/**
+ * The next record; waits until there is one. Its call may not have returned yet: `has_result` is as it was seen.
+ *
+ * A record with the outcome REJOIN_OUTCOME_MISSING stands for `missing` sequence numbers from `sequence` on that will
+ * not come: a death took them, or their step was over before this follower was there to read them.
+ *
+ *     for (;;) {
+ *         rejoin_status st = rejoin_follower_next(follower, 1000, &record);
+ *         if (st == REJOIN_STATUS_NOT_FOUND) break;                 // the writer has ended, all was told
+ *         if (st == REJOIN_STATUS_TIMEOUT) continue;                // it lives, and has nothing to say
+ *         CHECK(st);
+ *         ...
+ *     }
+ *
+ * @param follower    open
+ * @param timeout_ms  longest wait; 0: none; UINT64_MAX: until there is something to tell
+ * @param out_record  initialised with REJOIN_RECORD_INIT; set on OK. Its payload is the follower's, valid until the
+ *                    next call on it or its close
+ * @return REJOIN_STATUS_OK; REJOIN_STATUS_TIMEOUT (the message says who was waited for);
+ *         REJOIN_STATUS_NOT_FOUND (all was told, and the writer finished or is dead; a later call looks again);
+ *         REJOIN_STATUS_CORRUPT (the file was cut); REJOIN_STATUS_WRONG_STATE (another thread is in here);
+ *         REJOIN_STATUS_CLOSED; REJOIN_STATUS_NULL_ARGUMENT
+ * Threads: any, one at a time. Signals do not interrupt it: one that ends the process does so at once, for others
+ *          choose a timeout and look at a flag after it.
+ */
+rejoin_status rejoin_follower_next(struct rejoin_follower *follower,
+                                   uint64_t timeout_ms,
+                                   struct rejoin_record *out_record);
 
 /**
  * Makes a handle that has no object yet. It is in shared memory: readers of the journal see it.
@@ -3200,6 +3739,36 @@ rejoin_status rejoin_handle_retire(const struct rejoin_journal *journal, rejoin_
  * Threads: any, concurrently.
  */
 rejoin_status rejoin_handle_get_kind(rejoin_handle handle, uint32_t *out_kind);
+
+/**
+ * The handles that are in use in a journal, bound or not.
+ *
+ * @param journal    open for writing
+ * @param entries    gets as many as it has room for
+ * @param capacity   of it, in entries; 0: only the number is wanted
+ * @param out_count  set on OK: how many there are
+ * @return REJOIN_STATUS_OK; REJOIN_STATUS_NULL_ARGUMENT
+ * Threads: any, concurrently; each entry is whole, but others may come and go meanwhile.
+ */
+rejoin_status rejoin_journal_handles(const struct rejoin_journal *journal,
+                                     struct rejoin_handle_entry *entries,
+                                     size_t capacity,
+                                     size_t *out_count);
+
+/**
+ * As rejoin_journal_handles(), of a live writer or a dead one.
+ *
+ * @param reader     open
+ * @param entries    gets as many as it has room for
+ * @param capacity   of it, in entries; 0: only the number is wanted
+ * @param out_count  set on OK: how many there are
+ * @return REJOIN_STATUS_OK; REJOIN_STATUS_CORRUPT (the file was cut); REJOIN_STATUS_NULL_ARGUMENT
+ * Threads: any, concurrently; slows no writer.
+ */
+rejoin_status rejoin_reader_handles(const struct rejoin_reader *reader,
+                                    struct rejoin_handle_entry *entries,
+                                    size_t capacity,
+                                    size_t *out_count);
 
 #ifdef __cplusplus
 }  // extern "C"

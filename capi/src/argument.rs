@@ -99,6 +99,21 @@ pub unsafe fn copied<T: Copy>(pointer: *const T, name: &str) -> Result<T> {
     Ok(unsafe { pointer.read_unaligned() })
 }
 
+/// `count` values of C, copied. NULL is allowed where there are none.
+///
+/// # Safety
+/// `pointer` is NULL or readable for `count` values; any bytes are a value of `T`.
+pub unsafe fn list<T: Copy>(pointer: *const T, count: usize, name: &str) -> Result<Vec<T>> {
+    let length = count.saturating_mul(size_of::<T>());
+    // SAFETY: passed on to the caller.
+    let bytes = unsafe { bytes(pointer.cast(), length, name) }?;
+    let values = bytes.chunks_exact(size_of::<T>()).map(|value| {
+        // SAFETY: as long as a value, whose bytes may be any, at any address.
+        unsafe { value.as_ptr().cast::<T>().read_unaligned() }
+    });
+    Ok(values.collect())
+}
+
 /// A struct that begins with its size and version, and grows at its end only.
 ///
 /// # Safety
@@ -291,6 +306,18 @@ mod tests {
             let failure = read(&given(size, version, 0)).expect_err("not initialised");
             assert!(failure.message.contains("_INIT"), "{}", failure.message);
         }
+    }
+
+    #[test]
+    fn a_list_is_read_at_any_address_and_none_needs_no_pointer() {
+        let words = [1_u8, 2, 0, 0, 0, 3, 0, 0, 0];
+        // SAFETY: two numbers from the second byte on.
+        let found = unsafe { list::<u32>(words.as_ptr().wrapping_add(1).cast(), 2, "numbers") }.expect("readable");
+        assert_eq!(found, [2, 3]);
+        // SAFETY: nothing is read.
+        let found = unsafe { [list::<u32>(core::ptr::null(), 0, "none"), list(core::ptr::null(), 1, "some"), list(words.as_ptr().cast(), usize::MAX, "many")] };
+        let [none, some, many] = found.map(|result| result.map_err(|failure| failure.status));
+        assert_eq!((none, some, many), (Ok(vec![]), Err(rejoin_status::NullArgument), Err(rejoin_status::InvalidArgument)));
     }
 
     #[test]

@@ -34,11 +34,26 @@ impl Failure {
     }
 }
 
+/// An error's text, and below it what the system said.
+fn with_causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(found) = cause {
+        let below = found.to_string();
+        // Some texts have their cause's in them already.
+        if !text.contains(&below) {
+            text = format!("{text}: {below}");
+        }
+        cause = found.source();
+    }
+    text
+}
+
 macro_rules! from {
     ($($error:ty),*) => {$(
         impl From<$error> for Failure {
             fn from(error: $error) -> Self {
-                Self::new(error.status().into(), error.to_string())
+                Self::new(error.status().into(), with_causes(&error))
             }
         }
     )*};
@@ -114,6 +129,14 @@ mod tests {
         assert_eq!(boundary(|| panic!("seven {}", 7)), rejoin_status::Panic);
         assert!(message().ends_with("seven 7"), "{}", message());
         assert_eq!(boundary_or(5, || panic!()), 5);
+    }
+
+    #[test]
+    fn a_failed_system_call_says_what_the_system_said() {
+        let source = std::io::Error::from_raw_os_error(libc::EMFILE);
+        let failure = Failure::from(Error::from(SegmentError::Io { name: "rejoin.a.r0.0".into(), action: "open", source }));
+        assert_eq!(failure.status, rejoin_status::Io);
+        assert!(failure.message.starts_with("could not open rejoin.a.r0.0: Too many open files"), "{}", failure.message);
     }
 
     #[test]

@@ -3,10 +3,11 @@
 use core::ffi::{c_char, c_void};
 use std::ffi::CString;
 
-use journal_core::journal::{Journal, JournalOptions, RecordRef, Region, SegmentName, Sequence, prepared};
+use journal_core::journal::{self, Journal, JournalOptions, RecordRef, Region, SegmentName, SegmentRole, Sequence};
 
-use crate::argument::{Out, Versioned, bytes, bytes_mut, copied, options, text};
+use crate::argument::{Out, Versioned, bytes, copied, options, text};
 use crate::boundary::{Failure, Result, boundary, boundary_or};
+use crate::policy::PolicyFields;
 use crate::shell::{Call, Shell, object};
 use crate::snapshot::{SnapshotObject, rejoin_snapshot};
 use crate::status::rejoin_status;
@@ -99,6 +100,18 @@ pub struct rejoin_journal_options {
     pub max_slots: u32,
     /// Handles that may live at the same time; 0: 4,096.
     pub max_handles: u32,
+    /// A rejoin_journal_policy; 0: REJOIN_JOURNAL_POLICY_ERROR.
+    pub policy: u32,
+    /// 0.
+    pub reserved: u32,
+    /// Policy BLOCK: longest wait.
+    pub block_timeout_ms: u64,
+    /// Policy GROW: bytes of all segments together.
+    pub grow_limit_bytes: u64,
+    /// Policy SPILL: an existing folder, by its absolute path of at most 255 bytes.
+    pub spill_directory: *const c_char,
+    /// Tells jobs of one name apart; all 0 is fine.
+    pub job_uuid: [u8; 16],
 }
 
 // SAFETY: numbers and pointers only, head first.
@@ -116,6 +129,12 @@ unsafe impl Versioned for rejoin_journal_options {
             chunk_bytes: 0,
             max_slots: 0,
             max_handles: 0,
+            policy: 0,
+            reserved: 0,
+            block_timeout_ms: 0,
+            grow_limit_bytes: 0,
+            spill_directory: core::ptr::null(),
+            job_uuid: [0; 16],
         }
     }
 }
@@ -143,6 +162,17 @@ pub unsafe extern "C" fn rejoin_journal_create(
         // SAFETY: a string of C, as the header says.
         let job = unsafe { text(given.job, "options.job") }?;
         let mut wanted = JournalOptions::new(job, given.rank, given.incarnation);
+        wanted.job_uuid = given.job_uuid;
+        let policy = PolicyFields {
+            policy: given.policy,
+            block_timeout_ms: given.block_timeout_ms,
+            grow_limit_bytes: given.grow_limit_bytes,
+            spill_directory: given.spill_directory,
+        };
+        // SAFETY: a string of C, as the header says.
+        if let Some(policy) = unsafe { policy.to_policy() }? {
+            wanted.policy = policy;
+        }
         let set = |target: &mut u64, value: u64| {
             if value != 0 {
                 *target = value;
@@ -208,6 +238,27 @@ pub unsafe extern "C" fn rejoin_journal_unlink(journal: *const rejoin_journal) -
         // SAFETY: a pointer of C, as the header says.
         let object = unsafe { enter(journal) }?;
         Ok(object.journal.unlink()?)
+    })
+}
+
+/**
+ * Removes a journal by its name, its further segments and spill files too: of a dead writer, or one that this library
+ * cannot open.
+ *
+ * @param name  such as rejoin.JOB.r0.0
+ * @return REJOIN_STATUS_OK; REJOIN_STATUS_NOT_FOUND; REJOIN_STATUS_ACCESS; REJOIN_STATUS_INVALID_ARGUMENT;
+ *         REJOIN_STATUS_NULL_ARGUMENT
+ * Threads: any, concurrently. Those who have it open keep it.
+ */
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rejoin_journal_remove(name: *const c_char) -> rejoin_status {
+    boundary(|| {
+        // SAFETY: a pointer of C, as the header says.
+        let name = SegmentName::parse(unsafe { text(name, "name") }?)?;
+        if !matches!(name.role(), SegmentRole::Journal { growth: 0, .. }) {
+            return Err(Failure::invalid(format!("{name} is not a journal: `rejoin gc` removes a whole job")));
+        }
+        Ok(journal::remove(&name)?)
     })
 }
 
@@ -340,72 +391,6 @@ pub unsafe extern "C" fn rejoin_journal_step_discard(journal: *const rejoin_jour
         // SAFETY: a pointer of C, as the header says.
         let object = unsafe { enter(journal) }?;
         out.set(object.journal.step_discard()?.0);
-        Ok(())
-    })
-}
-
-/**
- * Keeps a blob that a step begins with. The one for the step before stays readable; older ones go.
- *
- * @param journal     open for writing
- * @param step        that begins with it
- * @param blob        copied
- * @param blob_bytes  its length
- * @return REJOIN_STATUS_OK; REJOIN_STATUS_JOURNAL_FULL; REJOIN_STATUS_NULL_ARGUMENT
- * Threads: any; one at a time is served. A crash leaves the old content or the new one.
- */
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn rejoin_journal_prepare(
-    journal: *const rejoin_journal,
-    step: u32,
-    blob: *const c_void,
-    blob_bytes: usize,
-) -> rejoin_status {
-    boundary(|| {
-        // SAFETY: a pointer of C, as the header says.
-        let blob = unsafe { bytes(blob, blob_bytes, "blob") }?;
-        // SAFETY: a pointer of C, as the header says.
-        let object = unsafe { enter(journal) }?;
-        object.journal.prepared_reserve(prepared::bytes_for(blob.len(), core::iter::empty()))?;
-        Ok(object.journal.prepared_write(step, blob, &[])?)
-    })
-}
-
-/**
- * Reads the blob that a step begins with.
- *
- * @param journal    open for writing
- * @param step       that begins with it
- * @param buffer     gets it
- * @param capacity   of the buffer
- * @param out_bytes  set on OK: its length
- * @return REJOIN_STATUS_OK; REJOIN_STATUS_NOT_FOUND; REJOIN_STATUS_INVALID_ARGUMENT (the buffer is too
- *         small; the message says what it needs); REJOIN_STATUS_NULL_ARGUMENT
- * Threads: any, concurrently.
- */
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn rejoin_journal_prepared(
-    journal: *const rejoin_journal,
-    step: u32,
-    buffer: *mut c_void,
-    capacity: usize,
-    out_bytes: *mut usize,
-) -> rejoin_status {
-    boundary(|| {
-        // SAFETY: a pointer of C, as the header says.
-        let out = unsafe { Out::new(out_bytes, "out_bytes") }?;
-        // SAFETY: a pointer of C, as the header says.
-        let buffer = unsafe { bytes_mut(buffer, capacity, "buffer") }?;
-        // SAFETY: a pointer of C, as the header says.
-        let object = unsafe { enter(journal) }?;
-        let found = object.journal.prepared_read(step).ok_or_else(|| {
-            Failure::new(rejoin_status::NotFound, format!("{} keeps nothing for step {step}", object.journal.name()))
-        })?;
-        let room = buffer.get_mut(..found.blob.len()).ok_or_else(|| {
-            Failure::invalid(format!("the blob of step {step} has {} bytes, the buffer {capacity}", found.blob.len()))
-        })?;
-        room.copy_from_slice(&found.blob);
-        out.set(found.blob.len());
         Ok(())
     })
 }

@@ -6,7 +6,8 @@
 //! argument    pointers into safe values; options by size and version
 //!    │
 //! session, state, step, communicator, recovery, event, memory, generated_requests, request     a rank of a job
-//! journal, snapshot, handle                                                   any process, no job needed
+//! journal, append, prepared, compaction, handle, handle_entry                  any process, no job needed
+//! snapshot, lane, obstacle, reader_info, follower                              its readers
 //! ```
 #![deny(unsafe_code)]
 // Every function takes pointers of C: which are valid, and for how long, is said in the header, once for all.
@@ -21,6 +22,9 @@ mod announce;
 mod shell;
 #[allow(unsafe_code)]
 mod argument;
+
+#[allow(unsafe_code)]
+mod policy;
 
 #[allow(unsafe_code)]
 pub mod version;
@@ -47,6 +51,22 @@ pub mod request;
 #[allow(unsafe_code)]
 pub mod journal;
 #[allow(unsafe_code)]
+pub mod append;
+#[allow(unsafe_code)]
+pub mod prepared;
+#[allow(unsafe_code)]
+pub mod compaction;
+#[allow(unsafe_code)]
 pub mod snapshot;
 #[allow(unsafe_code)]
+pub mod lane;
+#[allow(unsafe_code)]
+pub mod obstacle;
+#[allow(unsafe_code)]
+pub mod reader_info;
+#[allow(unsafe_code)]
+pub mod follower;
+#[allow(unsafe_code)]
 pub mod handle;
+#[allow(unsafe_code)]
+pub mod handle_entry;

@@ -1,6 +1,8 @@
 //! What each recovery of the job did.
 
-use journal_core::membership::{RecoveryOutcome, RecoveryReport};
+use core::ffi::c_char;
+
+use journal_core::membership::{FailedRank, RecoveryOutcome, RecoveryReport};
 
 use crate::argument::{Out, Versioned, VersionedOut};
 use crate::boundary::{Failure, boundary};
@@ -97,6 +99,8 @@ pub struct rejoin_recovery_report {
     pub restore_ns: u64,
     /// Comparing replicas and the fingerprint.
     pub verify_ns: u64,
+    /// From the notice of a death until the replacement took part; beside the stages above, not one of them.
+    pub start_ns: u64,
 }
 
 // SAFETY: numbers only, head first.
@@ -128,6 +132,7 @@ unsafe impl Versioned for rejoin_recovery_report {
             replay_ns: 0,
             restore_ns: 0,
             verify_ns: 0,
+            start_ns: 0,
         }
     }
 }
@@ -162,6 +167,7 @@ impl From<&RecoveryReport> for rejoin_recovery_report {
             replay_ns: times.replay_ns,
             restore_ns: times.restore_ns,
             verify_ns: times.verify_ns,
+            start_ns: times.start_ns,
             ..Self::defaults()
         }
     }
@@ -212,6 +218,100 @@ pub unsafe extern "C" fn rejoin_recovery_get(
             Failure::new(rejoin_status::NotFound, format!("recovery {index} of {}", reports.len()))
         })?;
         out.set(&report.into());
+        Ok(())
+    })
+}
+
+/// A process that failed in a recovery. Initialise it with REJOIN_FAILED_RANK_INIT.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+pub struct rejoin_failed_rank {
+    /// Of this struct.
+    pub size: u32,
+    /// Of this struct.
+    pub version: u32,
+    /// Its rank.
+    pub rank: u32,
+    /// The n-th process that held the rank.
+    pub incarnation: u32,
+    /// A rejoin_cause.
+    pub cause: u32,
+    /// 1: the launcher has seen it end, and one of the following says how.
+    pub has_exit: u32,
+    /// The signal that killed it; 0: none did.
+    pub signal: i32,
+    /// What it exited with; -1: it did not exit by itself.
+    pub exit_code: i32,
+    /// The last request of its journal in words, cut; with a terminating zero.
+    pub last_request: [c_char; 72],
+}
+
+// SAFETY: numbers only, head first.
+unsafe impl Versioned for rejoin_failed_rank {
+    const NAME: &'static str = "rejoin_failed_rank";
+
+    fn defaults() -> Self {
+        Self {
+            size: size_of::<Self>() as u32,
+            version: 1,
+            rank: 0,
+            incarnation: 0,
+            cause: 0,
+            has_exit: 0,
+            signal: 0,
+            exit_code: -1,
+            last_request: [0; 72],
+        }
+    }
+}
+
+impl From<&FailedRank> for rejoin_failed_rank {
+    fn from(failed: &FailedRank) -> Self {
+        let mut result = Self {
+            rank: failed.rank.0,
+            incarnation: failed.incarnation.0,
+            cause: failed.cause as u32,
+            has_exit: u32::from(failed.exit.is_some()),
+            signal: failed.exit.and_then(|exit| exit.signal()).unwrap_or(0),
+            exit_code: failed.exit.and_then(|exit| exit.code()).unwrap_or(-1),
+            ..Self::defaults()
+        };
+        // The last byte stays the end.
+        let room = result.last_request.len() - 1;
+        for (to, from) in result.last_request.iter_mut().zip(failed.last_request.bytes().take(room)) {
+            *to = from as c_char;
+        }
+        result
+    }
+}
+
+/**
+ * A process that failed in a recovery. rejoin_recovery_report has the first of them, and how many failed.
+ *
+ * @param session     open
+ * @param index       of the recovery, as in rejoin_recovery_get()
+ * @param nth         from 0; the first 16 are described
+ * @param out_failed  initialised with REJOIN_FAILED_RANK_INIT; set on OK
+ * @return REJOIN_STATUS_OK; REJOIN_STATUS_NOT_FOUND (no such recovery, or no more of them);
+ *         REJOIN_STATUS_NULL_ARGUMENT
+ * Threads: any, concurrently.
+ */
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rejoin_recovery_get_failed(
+    session: *const rejoin_session,
+    index: u32,
+    nth: u32,
+    out_failed: *mut rejoin_failed_rank,
+) -> rejoin_status {
+    boundary(|| {
+        // SAFETY: a pointer of C, as the header says.
+        let out = unsafe { VersionedOut::new(out_failed, "out_failed") }?;
+        // SAFETY: a pointer of C, as the header says.
+        let object = unsafe { enter(session) }?;
+        let reports = object.session.reports();
+        let failed = reports.get(index as usize).and_then(|report| report.failed.get(nth as usize));
+        let missing = || Failure::new(rejoin_status::NotFound, format!("failed process {nth} of recovery {index} of {}", reports.len()));
+        out.set(&failed.ok_or_else(missing)?.into());
         Ok(())
     })
 }

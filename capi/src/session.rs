@@ -13,6 +13,7 @@ use crate::argument::{Out, Versioned, optional_text, options, text};
 use crate::boundary::{Failure, Result, boundary};
 use crate::event::EventThread;
 use crate::journal::{JournalObject, rejoin_journal};
+use crate::policy::PolicyFields;
 use crate::shell::{Call, Shell, object};
 use crate::status::rejoin_status;
 
@@ -52,6 +53,25 @@ pub enum rejoin_backend {
     Cuda = 2,
 }
 
+/// What rejoin_setup_done() does about live device memory that no rejoin_state_register() has named.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
+pub enum rejoin_unregistered {
+    /// Returns REJOIN_STATUS_WRONG_STATE; register or free it and call again.
+    Refuse = 1,
+    /// The launcher prints it, and the job goes on. For memory whose content nobody reads after a recovery.
+    Warn = 2,
+}
+
+fn unregistered(number: u32) -> Result<Option<Unregistered>> {
+    match number {
+        0 => Ok(None),
+        n if n == rejoin_unregistered::Refuse as u32 => Ok(Some(Unregistered::Refuse)),
+        n if n == rejoin_unregistered::Warn as u32 => Ok(Some(Unregistered::Warn)),
+        n => Err(Failure::invalid(format!("options.unregistered is {n}: use a rejoin_unregistered"))),
+    }
+}
+
 /// How a session is opened. Initialise it with REJOIN_SESSION_OPTIONS_INIT.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
@@ -85,6 +105,16 @@ pub struct rejoin_session_options {
     pub journal_bytes: u64,
     /// Longest wait for peers in set-up and in a step; 0: the default, half an hour.
     pub peer_timeout_ms: u64,
+    /// A rejoin_journal_policy for the rank's journal; 0: what the environment says where `job` is NULL, else ERROR.
+    pub journal_policy: u32,
+    /// A rejoin_unregistered; 0: what the environment's REJOIN_UNREGISTERED says, else REFUSE.
+    pub unregistered: u32,
+    /// Policy BLOCK: longest wait.
+    pub block_timeout_ms: u64,
+    /// Policy GROW: bytes of all segments together.
+    pub grow_limit_bytes: u64,
+    /// Policy SPILL: an existing folder, by its absolute path of at most 255 bytes.
+    pub spill_directory: *const c_char,
 }
 
 // SAFETY: numbers and pointers only, head first.
@@ -107,6 +137,11 @@ unsafe impl Versioned for rejoin_session_options {
             window_bytes: 0,
             journal_bytes: 0,
             peer_timeout_ms: 0,
+            journal_policy: 0,
+            unregistered: 0,
+            block_timeout_ms: 0,
+            grow_limit_bytes: 0,
+            spill_directory: core::ptr::null(),
         }
     }
 }
@@ -153,6 +188,19 @@ impl rejoin_session_options {
         if self.peer_timeout_ms != 0 {
             result.peer_timeout = Duration::from_millis(self.peer_timeout_ms);
         }
+        let policy = PolicyFields {
+            policy: self.journal_policy,
+            block_timeout_ms: self.block_timeout_ms,
+            grow_limit_bytes: self.grow_limit_bytes,
+            spill_directory: self.spill_directory,
+        };
+        // SAFETY: the caller's promise.
+        if let Some(policy) = unsafe { policy.to_policy() }? {
+            result.journal_policy = policy;
+        }
+        if let Some(unregistered) = unregistered(self.unregistered)? {
+            result.unregistered = unregistered;
+        }
         Ok(result)
     }
 }
@@ -167,13 +215,16 @@ fn backend(number: i32) -> Result<BackendKind> {
 
 /**
  * Joins a job as the rank that the launcher has given to this process: opens device, NCCL and journal, and
- * starts the threads that watch the other ranks. One session a process.
+ * starts the threads that watch the other ranks. One session a process. A replacement waits here until the
+ * process that it replaces is proven gone, since that may still hold device memory.
  *
  * @param options      how; NULL: all from the environment that `rejoin run` sets
  * @param out_session  set on OK; leave with rejoin_session_finalize(), then give it to rejoin_session_close()
  * @return REJOIN_STATUS_OK; REJOIN_STATUS_INVALID_ARGUMENT (not under `rejoin run`, for instance);
- *         REJOIN_STATUS_ACCESS (the launcher did not start this process); REJOIN_STATUS_EXISTS;
- *         REJOIN_STATUS_NO_SPACE; REJOIN_STATUS_LIBRARY; REJOIN_STATUS_VERSION; REJOIN_STATUS_NULL_ARGUMENT
+ *         REJOIN_STATUS_ACCESS (the launcher did not start this process); REJOIN_STATUS_NOT_FOUND (no such
+ *         job); REJOIN_STATUS_EXISTS; REJOIN_STATUS_NO_SPACE; REJOIN_STATUS_DEVICE; REJOIN_STATUS_LIBRARY;
+ *         REJOIN_STATUS_TIMEOUT (the replaced process, which the message names, has not ended within the
+ *         time of a recovery's stage); REJOIN_STATUS_VERSION; REJOIN_STATUS_NULL_ARGUMENT
  * Threads: one.
  */
 #[unsafe(no_mangle)]

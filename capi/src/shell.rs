@@ -93,6 +93,13 @@ fn forks() -> u32 {
 /// A call that runs on an object: written down in a place of this thread, or counted.
 pub struct Call<'a, T: Object>(&'a Shell<T>, Option<Place>, PhantomData<*const ()>);
 
+impl<T: Object> Call<'_, T> {
+    /// An error when the object was closed after this call had begun: for calls that wait.
+    pub fn check_open(&self) -> Result<()> {
+        if self.0.calls.load(Ordering::Relaxed) & CLOSED == 0 { Ok(()) } else { Err(closed::<T>()) }
+    }
+}
+
 impl<T: Object> Deref for Call<'_, T> {
     type Target = T;
 
@@ -274,8 +281,10 @@ mod tests {
         // SAFETY: pointers of this module.
         unsafe {
             let running = Shell::enter(pointer).expect("open");
+            running.check_open().expect("open");
             Shell::close(pointer).expect("open");
             assert_eq!(drops.load(Ordering::Relaxed), 0, "a call still runs on it");
+            assert_eq!(status(running.check_open()), rejoin_status::Closed);
             assert_eq!(status(Shell::enter(pointer)), rejoin_status::Closed);
             drop(running);
             assert_eq!(drops.load(Ordering::Relaxed), 1);

@@ -2,20 +2,26 @@
 
 use core::ffi::{c_char, c_void};
 use std::path::Path;
+use std::sync::OnceLock;
 
 use journal_core::journal::{JournalReader, Outcome, Record, SegmentName, Snapshot};
 
 use crate::argument::{Out, Versioned, VersionedOut, text};
-use crate::boundary::{Failure, boundary};
-use crate::shell::{Shell, object};
+use crate::boundary::{Failure, Result, boundary};
+use crate::obstacle::Obstacle;
+use crate::shell::{Call, Shell, object};
 use crate::status::rejoin_status;
+
+/// Flags above are the journal's own.
+const CALLERS_FLAGS: u16 = 0x0fff;
 
 /// A journal open for reading.
 pub struct rejoin_reader {
     _opaque: [u8; 0],
 }
 
-struct ReaderObject(JournalReader);
+/// What is behind it.
+pub struct ReaderObject(pub JournalReader);
 
 object!(ReaderObject, "rejoin_reader", b"RJ-readr");
 
@@ -27,7 +33,10 @@ pub struct rejoin_snapshot {
 /// What is behind it: the records that were asked for, in order, unfinished ones last.
 pub struct SnapshotObject {
     records: Vec<Record>,
-    snapshot: Snapshot,
+    /// All of it.
+    pub snapshot: Snapshot,
+    /// What stands against its replay, once asked for.
+    pub obstacles: OnceLock<Vec<Obstacle>>,
 }
 
 object!(SnapshotObject, "rejoin_snapshot", b"RJ-snaps");
@@ -41,7 +50,7 @@ impl SnapshotObject {
         }
         records.sort_unstable_by_key(|record| record.sequence);
         records.extend(snapshot.unfinished.iter().cloned());
-        Shell::create(Self { records, snapshot }).cast()
+        Shell::create(Self { records, snapshot, obstacles: OnceLock::new() }).cast()
     }
 }
 
@@ -59,6 +68,10 @@ pub enum rejoin_outcome {
     Lost = 4,
     /// Its checksum is wrong: something else wrote here.
     Corrupt = 5,
+    /// Whole, but for its payload, which was left out when it was appended: see REJOIN_APPEND_MODE_ABSENT.
+    Absent = 6,
+    /// No record: numbers that rejoin_follower_next() will not tell.
+    Missing = 7,
 }
 
 fn outcome(outcome: Outcome) -> rejoin_outcome {
@@ -67,6 +80,7 @@ fn outcome(outcome: Outcome) -> rejoin_outcome {
         Outcome::InFlight => rejoin_outcome::InFlight,
         Outcome::Torn => rejoin_outcome::Torn,
         Outcome::Lost => rejoin_outcome::Lost,
+        Outcome::Absent => rejoin_outcome::Absent,
         // Whatever else a newer journal may say, it is nothing to rely on.
         _ => rejoin_outcome::Corrupt,
     }
@@ -84,7 +98,7 @@ pub struct rejoin_record {
     pub sequence: u64,
     /// What the call gave. For a session's requests: bit 61 set and the rejoin_status where it failed.
     pub result: u64,
-    /// The snapshot's, valid until its close.
+    /// The snapshot's, valid until its close; or the follower's, until its next call.
     pub payload: *const c_void,
     /// Length of the payload.
     pub payload_bytes: u64,
@@ -98,6 +112,12 @@ pub struct rejoin_record {
     pub kind: u16,
     /// Slot whose thread wrote it.
     pub slot: u16,
+    /// With REJOIN_OUTCOME_MISSING: how many numbers, from `sequence` on.
+    pub missing: u64,
+    /// The writer's own, 12 bits.
+    pub flags: u32,
+    /// 0.
+    pub reserved: u32,
 }
 
 // SAFETY: numbers and pointers only, head first.
@@ -117,6 +137,28 @@ unsafe impl Versioned for rejoin_record {
             has_result: 0,
             kind: 0,
             slot: 0,
+            missing: 0,
+            flags: 0,
+            reserved: 0,
+        }
+    }
+}
+
+impl From<&Record> for rejoin_record {
+    /// The payload stays the record's.
+    fn from(record: &Record) -> Self {
+        Self {
+            sequence: record.sequence.0,
+            result: record.result.unwrap_or(0),
+            payload: record.payload.as_ptr().cast(),
+            payload_bytes: record.payload.len() as u64,
+            outcome: outcome(record.outcome) as u32,
+            region: record.region as u32,
+            has_result: u32::from(record.result.is_some()),
+            kind: record.kind,
+            slot: record.slot,
+            flags: u32::from(record.flags & CALLERS_FLAGS),
+            ..Self::defaults()
         }
     }
 }
@@ -153,6 +195,10 @@ pub struct rejoin_snapshot_info {
     pub whole: u32,
     /// 0.
     pub reserved: u32,
+    /// A record from this sequence on was dropped, so the journal cannot be replayed; 0: none was.
+    pub incomplete_from: u64,
+    /// Sequence numbers of the open step that no record has, `lost` ones and those of records in flight.
+    pub missing: u64,
 }
 
 // SAFETY: numbers only, head first.
@@ -175,8 +221,44 @@ unsafe impl Versioned for rejoin_snapshot_info {
             finished: 0,
             whole: 0,
             reserved: 0,
+            incomplete_from: 0,
+            missing: 0,
         }
     }
+}
+
+/// By the name in shared memory, or a path with a slash.
+///
+/// # Safety
+/// `name` is NULL or a terminated string.
+pub(crate) unsafe fn open_reader(name: *const c_char) -> Result<JournalReader> {
+    // SAFETY: passed on to the caller.
+    let name = unsafe { text(name, "name") }?;
+    Ok(match name.rsplit_once('/') {
+        None => JournalReader::open(&SegmentName::parse(name)?)?,
+        Some((folder, file)) => {
+            let folder = if folder.is_empty() { "/" } else { folder };
+            JournalReader::open_in(Path::new(folder), &SegmentName::parse(file)?)?
+        }
+    })
+}
+
+/// Begins a call on a reader.
+///
+/// # Safety
+/// `reader` is NULL or came from this library.
+pub(crate) unsafe fn enter_reader<'a>(reader: *const rejoin_reader) -> Result<Call<'a, ReaderObject>> {
+    // SAFETY: passed on to the caller.
+    unsafe { Shell::enter(reader.cast()) }
+}
+
+/// Begins a call on a snapshot.
+///
+/// # Safety
+/// `snapshot` is NULL or came from this library.
+pub(crate) unsafe fn enter_snapshot<'a>(snapshot: *const rejoin_snapshot) -> Result<Call<'a, SnapshotObject>> {
+    // SAFETY: passed on to the caller.
+    unsafe { Shell::enter(snapshot.cast()) }
 }
 
 /**
@@ -194,15 +276,7 @@ pub unsafe extern "C" fn rejoin_reader_open(name: *const c_char, out_reader: *mu
         // SAFETY: a pointer of C, as the header says.
         let out = unsafe { Out::new(out_reader, "out_reader") }?;
         // SAFETY: a pointer of C, as the header says.
-        let name = unsafe { text(name, "name") }?;
-        let reader = match name.rsplit_once('/') {
-            None => JournalReader::open(&SegmentName::parse(name)?)?,
-            Some((folder, file)) => {
-                let folder = if folder.is_empty() { "/" } else { folder };
-                JournalReader::open_in(Path::new(folder), &SegmentName::parse(file)?)?
-            }
-        };
-        out.set(Shell::create(ReaderObject(reader)).cast());
+        out.set(Shell::create(ReaderObject(unsafe { open_reader(name) }?)).cast());
         Ok(())
     })
 }
@@ -221,8 +295,9 @@ pub unsafe extern "C" fn rejoin_reader_close(reader: *mut rejoin_reader) -> rejo
 }
 
 /**
- * Takes a snapshot. To follow a writer, pass the limit of the snapshot before, minus one; as long as a snapshot
- * has a record in flight, stay at its `after`, since that record may get a lower number.
+ * Takes a snapshot. To look at what is new, pass the limit of the snapshot before, minus one; as long as a snapshot
+ * has a record in flight, stay at its `after`, since that record may get a lower number. To be told each record once,
+ * use rejoin_follower_open().
  *
  * @param reader        open
  * @param after         only records with a higher sequence; 0: all
@@ -240,7 +315,7 @@ pub unsafe extern "C" fn rejoin_reader_snapshot(
         // SAFETY: a pointer of C, as the header says.
         let out = unsafe { Out::new(out_snapshot, "out_snapshot") }?;
         // SAFETY: a pointer of C, as the header says.
-        let reader = unsafe { Shell::<ReaderObject>::enter(reader.cast()) }?;
+        let reader = unsafe { enter_reader(reader) }?;
         out.set(SnapshotObject::create(reader.0.snapshot()?, after));
         Ok(())
     })
@@ -276,7 +351,7 @@ pub unsafe extern "C" fn rejoin_snapshot_get_info(
         // SAFETY: a pointer of C, as the header says.
         let out = unsafe { VersionedOut::new(out_info, "out_info") }?;
         // SAFETY: a pointer of C, as the header says.
-        let object = unsafe { Shell::<SnapshotObject>::enter(snapshot.cast()) }?;
+        let object = unsafe { enter_snapshot(snapshot) }?;
         let look = &object.snapshot;
         out.set(&rejoin_snapshot_info {
             records: object.records.len() as u64,
@@ -290,6 +365,8 @@ pub unsafe extern "C" fn rejoin_snapshot_get_info(
             incarnation: look.identity.incarnation,
             finished: u32::from(look.finished),
             whole: u32::from(look.is_whole()),
+            incomplete_from: look.incomplete_from.map_or(0, |from| from.0),
+            missing: look.missing_count(),
             ..rejoin_snapshot_info::defaults()
         });
         Ok(())
@@ -315,22 +392,11 @@ pub unsafe extern "C" fn rejoin_snapshot_get(
         // SAFETY: a pointer of C, as the header says.
         let out = unsafe { VersionedOut::new(out_record, "out_record") }?;
         // SAFETY: a pointer of C, as the header says.
-        let object = unsafe { Shell::<SnapshotObject>::enter(snapshot.cast()) }?;
+        let object = unsafe { enter_snapshot(snapshot) }?;
         let record = usize::try_from(index).ok().and_then(|index| object.records.get(index)).ok_or_else(|| {
             Failure::new(rejoin_status::NotFound, format!("record {index} of {}", object.records.len()))
         })?;
-        out.set(&rejoin_record {
-            sequence: record.sequence.0,
-            result: record.result.unwrap_or(0),
-            payload: record.payload.as_ptr().cast(),
-            payload_bytes: record.payload.len() as u64,
-            outcome: outcome(record.outcome) as u32,
-            region: record.region as u32,
-            has_result: u32::from(record.result.is_some()),
-            kind: record.kind,
-            slot: record.slot,
-            ..rejoin_record::defaults()
-        });
+        out.set(&record.into());
         Ok(())
     })
 }

@@ -8,15 +8,17 @@ use std::process::Command;
 use support::{Scratch, built, compile, header, is_installed, root, succeed};
 
 /// Sources in the order of the header.
-const SOURCES: [&str; 15] = [
-    "version", "status", "session", "communicator", "state", "foreign", "step", "recovery", "event", "memory", "generated_requests", "request",
-    "journal", "snapshot", "handle",
+const SOURCES: [&str; 24] = [
+    "version", "status", "policy", "session", "communicator", "state", "foreign", "step", "recovery", "event", "memory", "generated_requests",
+    "request", "journal", "append", "prepared", "compaction", "snapshot", "lane", "obstacle", "reader_info", "follower", "handle",
+    "handle_entry",
 ];
 
 /// Enums that parameters take as plain numbers, so that any number of C is a valid argument.
-const ENUMS: [&str; 13] = [
+const ENUMS: [&str; 17] = [
     "rejoin_status", "rejoin_backend", "rejoin_state_kind", "rejoin_data_type", "rejoin_reduce_op", "rejoin_handle_kind",
     "rejoin_region", "rejoin_outcome", "rejoin_cause", "rejoin_strategy", "rejoin_recovery_outcome", "rejoin_event_kind", "rejoin_handle",
+    "rejoin_journal_policy", "rejoin_unregistered", "rejoin_append_mode", "rejoin_lane_owner",
 ];
 
 fn generate() -> String {
@@ -151,7 +153,9 @@ fn the_headers_compile_alone_in_every_language_version() {
     let uses = "rejoin_session_options a = REJOIN_SESSION_OPTIONS_INIT; rejoin_session_info b = REJOIN_SESSION_INFO_INIT;\n\
                 rejoin_comm_config c = REJOIN_COMM_CONFIG_INIT; rejoin_journal_options d = REJOIN_JOURNAL_OPTIONS_INIT;\n\
                 rejoin_record e = REJOIN_RECORD_INIT; rejoin_snapshot_info f = REJOIN_SNAPSHOT_INFO_INIT;\n\
-                rejoin_recovery_report g = REJOIN_RECOVERY_REPORT_INIT;\n";
+                rejoin_recovery_report g = REJOIN_RECOVERY_REPORT_INIT; rejoin_failed_rank h = REJOIN_FAILED_RANK_INIT;\n\
+                rejoin_append_options i = REJOIN_APPEND_OPTIONS_INIT; rejoin_lane j = REJOIN_LANE_INIT;\n\
+                rejoin_obstacle k = REJOIN_OBSTACLE_INIT; rejoin_reader_info l = REJOIN_READER_INFO_INIT;\n";
     for (c, cxx) in [("gcc", "g++"), ("clang", "clang++")] {
         if !is_installed(c) || !is_installed(cxx) {
             let needed = c == "gcc" || ["CI", "REJOIN_CI"].iter().any(|name| std::env::var_os(name).is_some_and(|value| !value.is_empty()));

@@ -25,7 +25,18 @@ fn is_plain(name: &str) -> bool {
     name.ends_with("_options")
         || name.ends_with("_info")
         || name.ends_with("_report")
-        || matches!(name, "rejoin_record" | "rejoin_record_ref" | "rejoin_unique_id" | "rejoin_comm_config")
+        || matches!(
+            name,
+            "rejoin_record"
+                | "rejoin_record_ref"
+                | "rejoin_unique_id"
+                | "rejoin_comm_config"
+                | "rejoin_failed_rank"
+                | "rejoin_handle_entry"
+                | "rejoin_lane"
+                | "rejoin_obstacle"
+                | "rejoin_part"
+        )
 }
 
 /// A function that returns a status.
