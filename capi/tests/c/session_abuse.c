@@ -2,6 +2,8 @@
  * close, a forked child, eight threads. Run by `rejoin run -n 2 --backend host`; each rank prints nothing but its
  * failures, and rank 0 "ok". */
 #define _POSIX_C_SOURCE 200809L
+#include "expect.h"
+
 #include <pthread.h>
 #include <rejoin.h>
 #include <stdio.h>
@@ -9,17 +11,6 @@
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-static int failures;
-
-static void expect_at(int line, const char *what, rejoin_status found, rejoin_status wanted, const char *says) {
-    if (found != wanted || (says != NULL && strstr(rejoin_last_error(), says) == NULL)) {
-        fprintf(stderr, "line %d: %s: %s (%s), expected %s with \"%s\"\n", line, what, rejoin_status_string(found),
-                rejoin_last_error(), rejoin_status_string(wanted), says != NULL ? says : "");
-        failures++;
-    }
-}
-#define EXPECT(call, wanted, says) expect_at(__LINE__, #call, (call), REJOIN_STATUS_##wanted, says)
 
 static rejoin_session *session;
 static rejoin_device_ptr buffer;

@@ -100,10 +100,12 @@ impl<'a> Attempt<'a> {
 
     fn resume(&mut self) -> Result<(), Error> {
         self.contribute()?;
+        // Before the barrier: behind it a replacement removes its predecessor's journal.
+        let failed = if self.leader { Some(self.failed_ranks()) } else { None };
         self.barrier(stage::RESUME, true, &self.all)?;
-        if self.leader {
-            // Before the step opens, so that its first commit finds the report to add the total to.
-            self.write_report()?;
+        if let Some(failed) = failed {
+            // Before this rank votes, so that the first commit finds the report to add the total to.
+            self.write_report(failed)?;
         }
         self.membership().acknowledge(self.epoch)?;
         let step = self.membership().reopen(self.epoch)?;

@@ -85,8 +85,8 @@ impl Attempt<'_> {
         Ok(self.membership().contribute(self.epoch, &share)?)
     }
 
-    /// Puts all shares together. By the leader, before the step opens.
-    pub(super) fn write_report(&self) -> Result<(), Error> {
+    /// Puts all shares together. By the leader.
+    pub(super) fn write_report(&self, failed: Vec<FailedRank>) -> Result<(), Error> {
         let membership = self.membership();
         let all = membership.gather_contributions(self.epoch);
         for failure in self.failed.iter() {
@@ -94,7 +94,7 @@ impl Attempt<'_> {
         }
         Ok(membership.write_report(&RecoveryReport {
             epoch: self.epoch,
-            failed: self.failed_ranks(),
+            failed,
             failed_total: self.failed.len() as u32,
             strategy: self.strategy,
             times: all.times,
@@ -110,7 +110,7 @@ impl Attempt<'_> {
     }
 
     /// What is known of the failed processes.
-     fn failed_ranks(&self) -> Vec<FailedRank> {
+    pub(super) fn failed_ranks(&self) -> Vec<FailedRank> {
         let membership = self.membership();
         self.failed
             .iter()
