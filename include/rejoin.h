@@ -3408,7 +3408,7 @@ rejoin_status rejoin_journal_prepare_reserve(const struct rejoin_journal *journa
  * @param journal    open for writing
  * @param step       that begins with it
  * @param buffer     gets it
- * @param capacity   of the buffer
+ * @param capacity   of the buffer; 0: only the length is wanted
  * @param out_bytes  set on OK: its length
  * @return REJOIN_STATUS_OK; REJOIN_STATUS_NOT_FOUND; REJOIN_STATUS_INVALID_ARGUMENT (the buffer is too
  *         small; the message says what it needs); REJOIN_STATUS_NULL_ARGUMENT
@@ -3426,7 +3426,7 @@ rejoin_status rejoin_journal_prepared(const struct rejoin_journal *journal,
  * @param reader     open
  * @param step       that begins with it
  * @param buffer     gets it
- * @param capacity   of the buffer
+ * @param capacity   of the buffer; 0: only the length is wanted
  * @param out_bytes  set on OK: its length
  * @return as rejoin_journal_prepared(); REJOIN_STATUS_CORRUPT (the file was cut)
  * Threads: any, concurrently; slows no writer.
@@ -3445,7 +3445,7 @@ rejoin_status rejoin_reader_prepared(const struct rejoin_reader *reader,
  * @param step       that begins with it
  * @param part       its number, from 0
  * @param buffer     gets it
- * @param capacity   of the buffer
+ * @param capacity   of the buffer; 0: only the length is wanted
  * @param out_bytes  set on OK: its length
  * @return as rejoin_reader_prepared()
  * Threads: any, concurrently; slows no writer.

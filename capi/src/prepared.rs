@@ -106,10 +106,14 @@ pub unsafe extern "C" fn rejoin_journal_prepare_reserve(
     })
 }
 
-/// Copies what was found, where there is room for it.
+/// Copies what was found, where there is room for it. No room asks for the length.
 fn copy(found: Option<&[u8]>, what: &str, buffer: &mut [u8], out: Out<usize>) -> Result<()> {
     let found = found.ok_or_else(|| Failure::new(rejoin_status::NotFound, format!("the journal keeps no {what}")))?;
     let capacity = buffer.len();
+    if capacity == 0 {
+        out.set(found.len());
+        return Ok(());
+    }
     let room = buffer.get_mut(..found.len());
     let room = room.ok_or_else(|| Failure::invalid(format!("the {what} has {} bytes, the buffer {capacity}", found.len())))?;
     room.copy_from_slice(found);
@@ -127,7 +131,7 @@ fn copy_blob(found: Option<&Prepared>, step: u32, buffer: &mut [u8], out: Out<us
  * @param journal    open for writing
  * @param step       that begins with it
  * @param buffer     gets it
- * @param capacity   of the buffer
+ * @param capacity   of the buffer; 0: only the length is wanted
  * @param out_bytes  set on OK: its length
  * @return REJOIN_STATUS_OK; REJOIN_STATUS_NOT_FOUND; REJOIN_STATUS_INVALID_ARGUMENT (the buffer is too
  *         small; the message says what it needs); REJOIN_STATUS_NULL_ARGUMENT
@@ -158,7 +162,7 @@ pub unsafe extern "C" fn rejoin_journal_prepared(
  * @param reader     open
  * @param step       that begins with it
  * @param buffer     gets it
- * @param capacity   of the buffer
+ * @param capacity   of the buffer; 0: only the length is wanted
  * @param out_bytes  set on OK: its length
  * @return as rejoin_journal_prepared(); REJOIN_STATUS_CORRUPT (the file was cut)
  * Threads: any, concurrently; slows no writer.
@@ -191,7 +195,7 @@ pub unsafe extern "C" fn rejoin_reader_prepared(
  * @param step       that begins with it
  * @param part       its number, from 0
  * @param buffer     gets it
- * @param capacity   of the buffer
+ * @param capacity   of the buffer; 0: only the length is wanted
  * @param out_bytes  set on OK: its length
  * @return as rejoin_reader_prepared()
  * Threads: any, concurrently; slows no writer.

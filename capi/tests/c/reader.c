@@ -148,6 +148,8 @@ static void what_a_killed_writer_left(void) {
     EXPECT(rejoin_reader_prepared(reader, 6, buffer, sizeof buffer, &bytes), OK, NULL);
     TRUE(bytes == 4 && memcmp(buffer, "blob", 4) == 0);
     EXPECT(rejoin_reader_prepared(reader, 7, buffer, 2, &bytes), INVALID_ARGUMENT, "5 bytes");
+    EXPECT(rejoin_reader_prepared(reader, 7, NULL, 0, &bytes), OK, NULL);
+    TRUE(bytes == 5);
     EXPECT(rejoin_reader_prepared(reader, 8, buffer, sizeof buffer, &bytes), NOT_FOUND, "step 8");
     EXPECT(rejoin_reader_prepared_part(reader, 6, 2, buffer, sizeof buffer, &bytes), OK, NULL);
     TRUE(bytes == 5 && memcmp(buffer, "third", 5) == 0);
