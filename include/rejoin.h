@@ -46,7 +46,8 @@
  * compiled with an older header works with a newer library; a newer program with an older library works as
  * long as it leaves new fields alone, and gets REJOIN_STATUS_VERSION otherwise.
  *
- * What requests return. The functions that say "recorded, then executed" return
+ * What requests return. Requests are recorded in the rank's journal, then executed. They take the arguments of
+ * the CUDA or NCCL call that they name; docs/requests.md has them all, with what a replay does. They return
  *   REJOIN_STATUS_OK
  *   REJOIN_STATUS_REDO              inside a step: a rank failed, so the step runs again; nothing was executed
  *   REJOIN_STATUS_WRONG_STATE       it has no place here (a collective outside of a step, for instance)
@@ -54,7 +55,7 @@
  *   REJOIN_STATUS_INVALID_ARGUMENT  a handle of another kind, or a pointer where a handle belongs
  *   REJOIN_STATUS_DEVICE, REJOIN_STATUS_NCCL, REJOIN_STATUS_TIMEOUT
  *   REJOIN_STATUS_JOURNAL_FULL      nothing was recorded or executed
- *   REJOIN_STATUS_UNSUPPORTED       recorded, but this backend does not execute it
+ *   REJOIN_STATUS_UNSUPPORTED       recorded, but nothing executes it: always of those that say "recorded only"
  *   REJOIN_STATUS_EVICTED, REJOIN_STATUS_GAVE_UP, REJOIN_STATUS_CLOSED    the job is over for this process
  *   REJOIN_STATUS_NULL_ARGUMENT
  */
@@ -905,7 +906,7 @@ typedef struct rejoin_append_options {
     uint32_t region;
     /** A rejoin_append_mode. */
     uint32_t mode;
-    /** Of a request of the table, or REJOIN_REQUEST_USER_OPAQUE + a number of your own. */
+    /** As in rejoin_journal_append(). */
     uint16_t kind;
     /** The lower 12 bits are yours; readers get them back. */
     uint16_t flags;
@@ -1527,7 +1528,7 @@ rejoin_status rejoin_memcpy_htod_async(const struct rejoin_session *session,
 rejoin_status rejoin_device_set(const struct rejoin_session *session, uint32_t ordinal);
 
 /**
- * cuDevicePrimaryCtxReset: recorded, then executed.
+ * cuDevicePrimaryCtxReset: recorded only, no backend executes it.
  *
  * @param session  open
  * @param ordinal  by value
@@ -1537,7 +1538,7 @@ rejoin_status rejoin_device_set(const struct rejoin_session *session, uint32_t o
 rejoin_status rejoin_device_reset(const struct rejoin_session *session, uint32_t ordinal);
 
 /**
- * cuDeviceGetCount: recorded, then executed.
+ * cuDeviceGetCount: recorded only, no backend executes it.
  *
  * @param session    open
  * @param out_count  set on OK
@@ -1547,7 +1548,7 @@ rejoin_status rejoin_device_reset(const struct rejoin_session *session, uint32_t
 rejoin_status rejoin_device_count(const struct rejoin_session *session, int32_t *out_count);
 
 /**
- * cuCtxGetCurrent: recorded, then executed.
+ * cuCtxGetCurrent: recorded only, no backend executes it.
  *
  * @param session      open
  * @param out_context  set on OK
@@ -1557,7 +1558,7 @@ rejoin_status rejoin_device_count(const struct rejoin_session *session, int32_t 
 rejoin_status rejoin_context_current(const struct rejoin_session *session, void **out_context);
 
 /**
- * cuDevicePrimaryCtxGetState: recorded, then executed.
+ * cuDevicePrimaryCtxGetState: recorded only, no backend executes it.
  *
  * @param session     open
  * @param ordinal     by value
@@ -1579,7 +1580,7 @@ rejoin_status rejoin_context_state(const struct rejoin_session *session,
 rejoin_status rejoin_device_synchronize(const struct rejoin_session *session);
 
 /**
- * cuDeviceGetAttribute: recorded, then executed.
+ * cuDeviceGetAttribute: recorded only, no backend executes it.
  *
  * @param session    open
  * @param attribute  by value
@@ -1594,7 +1595,7 @@ rejoin_status rejoin_device_attribute(const struct rejoin_session *session,
                                       int32_t *out_value);
 
 /**
- * cuCtxSetLimit: recorded, then executed.
+ * cuCtxSetLimit: recorded only, no backend executes it.
  *
  * @param session  open
  * @param limit    by value
@@ -1782,7 +1783,7 @@ rejoin_status rejoin_nccl_mem_alloc(const struct rejoin_session *session,
 rejoin_status rejoin_nccl_mem_free(const struct rejoin_session *session, rejoin_device_ptr address);
 
 /**
- * cuMemHostAlloc: recorded, then executed.
+ * cuMemHostAlloc: recorded only, no backend executes it.
  *
  * @param session   open
  * @param bytes     by value
@@ -1797,7 +1798,7 @@ rejoin_status rejoin_host_alloc(const struct rejoin_session *session,
                                 void **out_host);
 
 /**
- * cuMemFreeHost: recorded, then executed.
+ * cuMemFreeHost: recorded only, no backend executes it.
  *
  * @param session  open
  * @param host     host memory, not NULL; stays until the call's work is done
@@ -1807,7 +1808,7 @@ rejoin_status rejoin_host_alloc(const struct rejoin_session *session,
 rejoin_status rejoin_host_free(const struct rejoin_session *session, void *host);
 
 /**
- * cuMemAllocAsync: recorded, then executed.
+ * cuMemAllocAsync: recorded only, no backend executes it.
  *
  * @param session      open
  * @param bytes        by value
@@ -1822,7 +1823,7 @@ rejoin_status rejoin_mem_alloc_async(const struct rejoin_session *session,
                                      rejoin_device_ptr *out_address);
 
 /**
- * cuMemFreeAsync: recorded, then executed.
+ * cuMemFreeAsync: recorded only, no backend executes it.
  *
  * @param session  open
  * @param address  in a live allocation
@@ -1898,7 +1899,7 @@ rejoin_status rejoin_stream_wait_event(const struct rejoin_session *session,
                                        uint32_t flags);
 
 /**
- * cuStreamGetPriority: recorded, then executed.
+ * cuStreamGetPriority: recorded only, no backend executes it.
  *
  * @param session       open
  * @param stream        handle; 0: the default stream
@@ -2025,7 +2026,7 @@ rejoin_status rejoin_module_get_function(const struct rejoin_session *session,
                                          const char *name);
 
 /**
- * cuModuleGetGlobal: recorded, then executed.
+ * cuModuleGetGlobal: recorded only, no backend executes it.
  *
  * @param session      open
  * @param module       handle
@@ -2040,7 +2041,7 @@ rejoin_status rejoin_module_get_global(const struct rejoin_session *session,
                                        rejoin_device_ptr *out_address);
 
 /**
- * cuFuncSetAttribute: recorded, then executed.
+ * cuFuncSetAttribute: recorded only, no backend executes it.
  *
  * @param session    open
  * @param function   handle
@@ -2055,7 +2056,7 @@ rejoin_status rejoin_function_set_attribute(const struct rejoin_session *session
                                             int32_t value);
 
 /**
- * dlopen: recorded, then executed.
+ * dlopen: recorded only, no backend executes it.
  *
  * @param session  open
  * @param path     UTF-8
@@ -2065,7 +2066,7 @@ rejoin_status rejoin_function_set_attribute(const struct rejoin_session *session
 rejoin_status rejoin_library_open(const struct rejoin_session *session, const char *path);
 
 /**
- * cuLibraryLoadData: recorded, then executed.
+ * cuLibraryLoadData: recorded only, no backend executes it.
  *
  * @param session      open
  * @param out_library  set on OK: a virtual handle
@@ -2080,7 +2081,7 @@ rejoin_status rejoin_library_load(const struct rejoin_session *session,
                                   size_t image_bytes);
 
 /**
- * cuLibraryUnload: recorded, then executed.
+ * cuLibraryUnload: recorded only, no backend executes it.
  *
  * @param session  open
  * @param library  handle; stale afterwards
@@ -2090,7 +2091,7 @@ rejoin_status rejoin_library_load(const struct rejoin_session *session,
 rejoin_status rejoin_library_unload(const struct rejoin_session *session, rejoin_handle library);
 
 /**
- * cuLibraryGetKernel: recorded, then executed.
+ * cuLibraryGetKernel: recorded only, no backend executes it.
  *
  * @param session       open
  * @param out_function  set on OK: a virtual handle
@@ -2136,7 +2137,7 @@ rejoin_status rejoin_launch_kernel(const struct rejoin_session *session,
                                    size_t params_bytes);
 
 /**
- * cuLaunchCooperativeKernel: recorded, then executed.
+ * cuLaunchCooperativeKernel: recorded only, no backend executes it.
  *
  * @param session       open
  * @param function      handle
@@ -2167,7 +2168,7 @@ rejoin_status rejoin_launch_cooperative(const struct rejoin_session *session,
                                         size_t params_bytes);
 
 /**
- * ncclCommInitRankScalable: recorded, then executed.
+ * ncclCommInitRankScalable: recorded only, no backend executes it.
  *
  * @param session   open
  * @param out_comm  set on OK: a virtual handle
@@ -2190,7 +2191,7 @@ rejoin_status rejoin_comm_init_rank_scalable(const struct rejoin_session *sessio
                                              const struct rejoin_comm_config *config);
 
 /**
- * ncclCommInitAll: recorded, then executed.
+ * ncclCommInitAll: recorded only, no backend executes it.
  *
  * @param session      open
  * @param ndev         by value
@@ -2205,7 +2206,7 @@ rejoin_status rejoin_comm_init_all(const struct rejoin_session *session,
                                    size_t devices_len);
 
 /**
- * ncclCommShrink: recorded, then executed.
+ * ncclCommShrink: recorded only, no backend executes it.
  *
  * @param session         open
  * @param comm            handle
@@ -2228,7 +2229,7 @@ rejoin_status rejoin_comm_shrink(const struct rejoin_session *session,
                                  uint32_t flags);
 
 /**
- * ncclCommGrow: recorded, then executed.
+ * ncclCommGrow: recorded only, no backend executes it.
  *
  * @param session      open
  * @param comm         handle; may be 0
@@ -2251,7 +2252,7 @@ rejoin_status rejoin_comm_grow(const struct rejoin_session *session,
                                const struct rejoin_comm_config *config);
 
 /**
- * ncclCommFinalize: recorded, then executed.
+ * ncclCommFinalize: recorded only, no backend executes it.
  *
  * @param session  open
  * @param comm     handle
@@ -2261,7 +2262,7 @@ rejoin_status rejoin_comm_grow(const struct rejoin_session *session,
 rejoin_status rejoin_comm_finalize(const struct rejoin_session *session, rejoin_handle comm);
 
 /**
- * ncclCommDestroy: recorded, then executed.
+ * ncclCommDestroy: recorded only, no backend executes it.
  *
  * @param session  open
  * @param comm     handle; stale afterwards
@@ -2271,7 +2272,7 @@ rejoin_status rejoin_comm_finalize(const struct rejoin_session *session, rejoin_
 rejoin_status rejoin_comm_destroy(const struct rejoin_session *session, rejoin_handle comm);
 
 /**
- * ncclCommAbort: recorded, then executed.
+ * ncclCommAbort: recorded only, no backend executes it.
  *
  * @param session  open
  * @param comm     handle; stale afterwards
@@ -2281,7 +2282,7 @@ rejoin_status rejoin_comm_destroy(const struct rejoin_session *session, rejoin_h
 rejoin_status rejoin_comm_abort(const struct rejoin_session *session, rejoin_handle comm);
 
 /**
- * ncclCommRevoke: recorded, then executed.
+ * ncclCommRevoke: recorded only, no backend executes it.
  *
  * @param session  open
  * @param comm     handle
@@ -2292,7 +2293,7 @@ rejoin_status rejoin_comm_abort(const struct rejoin_session *session, rejoin_han
 rejoin_status rejoin_comm_revoke(const struct rejoin_session *session, rejoin_handle comm, uint32_t flags);
 
 /**
- * ncclCommSuspend: recorded, then executed.
+ * ncclCommSuspend: recorded only, no backend executes it.
  *
  * @param session  open
  * @param comm     handle
@@ -2303,7 +2304,7 @@ rejoin_status rejoin_comm_revoke(const struct rejoin_session *session, rejoin_ha
 rejoin_status rejoin_comm_suspend(const struct rejoin_session *session, rejoin_handle comm, uint32_t flags);
 
 /**
- * ncclCommResume: recorded, then executed.
+ * ncclCommResume: recorded only, no backend executes it.
  *
  * @param session  open
  * @param comm     handle
@@ -2363,7 +2364,7 @@ rejoin_status rejoin_comm_get_async_error(const struct rejoin_session *session,
                                           int32_t *out_async_error);
 
 /**
- * ncclCommMemStats: recorded, then executed.
+ * ncclCommMemStats: recorded only, no backend executes it.
  *
  * @param session    open
  * @param comm       handle
@@ -2378,7 +2379,7 @@ rejoin_status rejoin_comm_mem_stats(const struct rejoin_session *session,
                                     uint64_t *out_value);
 
 /**
- * ncclGetLastError: recorded, then executed.
+ * ncclGetLastError: recorded only, no backend executes it.
  *
  * @param session  open
  * @param comm     handle; may be 0
@@ -2418,7 +2419,7 @@ rejoin_status rejoin_comm_deregister(const struct rejoin_session *session,
                                      rejoin_handle registration);
 
 /**
- * ncclCommWindowRegister: recorded, then executed.
+ * ncclCommWindowRegister: recorded only, no backend executes it.
  *
  * @param session     open
  * @param comm        handle
@@ -2437,7 +2438,7 @@ rejoin_status rejoin_comm_window_register(const struct rejoin_session *session,
                                           uint32_t flags);
 
 /**
- * ncclCommWindowDeregister: recorded, then executed.
+ * ncclCommWindowDeregister: recorded only, no backend executes it.
  *
  * @param session  open
  * @param comm     handle
@@ -2450,7 +2451,7 @@ rejoin_status rejoin_comm_window_deregister(const struct rejoin_session *session
                                             rejoin_handle window);
 
 /**
- * ncclWinGetUserPtr: recorded, then executed.
+ * ncclWinGetUserPtr: recorded only, no backend executes it.
  *
  * @param session      open
  * @param comm         handle
@@ -2499,7 +2500,7 @@ rejoin_status rejoin_redop_destroy(const struct rejoin_session *session,
                                    rejoin_handle comm);
 
 /**
- * ncclCommInitNewRank: recorded, then executed.
+ * ncclCommInitNewRank: recorded only, no backend executes it.
  *
  * @param session      open
  * @param out_newcomm  set on OK: a virtual handle
@@ -2512,7 +2513,7 @@ rejoin_status rejoin_comm_init_new_rank(const struct rejoin_session *session,
                                         int32_t nranks);
 
 /**
- * ncclCommAddNewRank: recorded, then executed.
+ * ncclCommAddNewRank: recorded only, no backend executes it.
  *
  * @param session  open
  * @param comm     handle
@@ -2522,7 +2523,7 @@ rejoin_status rejoin_comm_init_new_rank(const struct rejoin_session *session,
 rejoin_status rejoin_comm_add_new_rank(const struct rejoin_session *session, rejoin_handle comm);
 
 /**
- * ncclCommSetupNewRank: recorded, then executed.
+ * ncclCommSetupNewRank: recorded only, no backend executes it.
  *
  * @param session  open
  * @param comm     handle
@@ -2777,7 +2778,7 @@ rejoin_status rejoin_recv(const struct rejoin_session *session,
                           rejoin_handle stream);
 
 /**
- * ncclPutSignal: recorded, then executed.
+ * ncclPutSignal: recorded only, no backend executes it.
  *
  * @param session    open
  * @param localbuff  in a live allocation
@@ -2808,7 +2809,7 @@ rejoin_status rejoin_put_signal(const struct rejoin_session *session,
                                 rejoin_handle stream);
 
 /**
- * ncclSignal: recorded, then executed.
+ * ncclSignal: recorded only, no backend executes it.
  *
  * @param session  open
  * @param peer     by value
@@ -2829,7 +2830,7 @@ rejoin_status rejoin_signal(const struct rejoin_session *session,
                             rejoin_handle stream);
 
 /**
- * ncclWaitSignal: recorded, then executed.
+ * ncclWaitSignal: recorded only, no backend executes it.
  *
  * @param session            open
  * @param count              by value
@@ -2866,7 +2867,7 @@ rejoin_status rejoin_group_start(const struct rejoin_session *session);
 rejoin_status rejoin_group_end(const struct rejoin_session *session);
 
 /**
- * ncclGroupSimulateEnd: recorded, then executed.
+ * ncclGroupSimulateEnd: recorded only, no backend executes it.
  *
  * @param session  open
  * @return see "What requests return"
@@ -2875,7 +2876,7 @@ rejoin_status rejoin_group_end(const struct rejoin_session *session);
 rejoin_status rejoin_group_simulate_end(const struct rejoin_session *session);
 
 /**
- * cuLaunchHostFunc: recorded, then executed.
+ * cuLaunchHostFunc: recorded only, no backend executes it.
  *
  * @param session   open
  * @param stream    handle; 0: the default stream
@@ -2888,7 +2889,7 @@ rejoin_status rejoin_host_callback(const struct rejoin_session *session,
                                    void *function);
 
 /**
- * cuStreamAddCallback: recorded, then executed.
+ * cuStreamAddCallback: recorded only, no backend executes it.
  *
  * @param session   open
  * @param stream    handle; 0: the default stream
@@ -2903,7 +2904,7 @@ rejoin_status rejoin_stream_callback(const struct rejoin_session *session,
                                      uint32_t flags);
 
 /**
- * cuStreamBeginCapture: recorded, then executed.
+ * cuStreamBeginCapture: recorded only, no backend executes it.
  *
  * @param session  open
  * @param stream   handle; 0: the default stream
@@ -2914,7 +2915,7 @@ rejoin_status rejoin_stream_callback(const struct rejoin_session *session,
 rejoin_status rejoin_capture_begin(const struct rejoin_session *session, rejoin_handle stream, int32_t mode);
 
 /**
- * cuStreamEndCapture: recorded, then executed.
+ * cuStreamEndCapture: recorded only, no backend executes it.
  *
  * @param session    open
  * @param stream     handle; 0: the default stream
@@ -2927,7 +2928,7 @@ rejoin_status rejoin_capture_end(const struct rejoin_session *session,
                                  void **out_graph);
 
 /**
- * cuGraphInstantiate: recorded, then executed.
+ * cuGraphInstantiate: recorded only, no backend executes it.
  *
  * @param session   open
  * @param out_exec  set on OK: a virtual handle
@@ -2942,7 +2943,7 @@ rejoin_status rejoin_graph_instantiate(const struct rejoin_session *session,
                                        uint64_t flags);
 
 /**
- * cuGraphLaunch: recorded, then executed.
+ * cuGraphLaunch: recorded only, no backend executes it.
  *
  * @param session  open
  * @param exec     handle
@@ -2955,7 +2956,7 @@ rejoin_status rejoin_graph_launch(const struct rejoin_session *session,
                                   rejoin_handle stream);
 
 /**
- * cuGraphExecDestroy: recorded, then executed.
+ * cuGraphExecDestroy: recorded only, no backend executes it.
  *
  * @param session  open
  * @param exec     handle; stale afterwards
@@ -2965,7 +2966,7 @@ rejoin_status rejoin_graph_launch(const struct rejoin_session *session,
 rejoin_status rejoin_graph_exec_destroy(const struct rejoin_session *session, rejoin_handle exec);
 
 /**
- * cuIpcGetMemHandle: recorded, then executed.
+ * cuIpcGetMemHandle: recorded only, no backend executes it.
  *
  * @param session  open
  * @param address  in a live allocation
@@ -2975,7 +2976,7 @@ rejoin_status rejoin_graph_exec_destroy(const struct rejoin_session *session, re
 rejoin_status rejoin_ipc_get_mem_handle(const struct rejoin_session *session, rejoin_device_ptr address);
 
 /**
- * cuIpcOpenMemHandle: recorded, then executed.
+ * cuIpcOpenMemHandle: recorded only, no backend executes it.
  *
  * @param session       open
  * @param handle        copied
@@ -2992,7 +2993,7 @@ rejoin_status rejoin_ipc_open_mem_handle(const struct rejoin_session *session,
                                          rejoin_device_ptr *out_address);
 
 /**
- * cuIpcCloseMemHandle: recorded, then executed.
+ * cuIpcCloseMemHandle: recorded only, no backend executes it.
  *
  * @param session  open
  * @param address  in a live allocation
@@ -3002,7 +3003,7 @@ rejoin_status rejoin_ipc_open_mem_handle(const struct rejoin_session *session,
 rejoin_status rejoin_ipc_close_mem_handle(const struct rejoin_session *session, rejoin_device_ptr address);
 
 /**
- * cuIpcOpenEventHandle: recorded, then executed.
+ * cuIpcOpenEventHandle: recorded only, no backend executes it.
  *
  * @param session       open
  * @param out_event     set on OK: a virtual handle
@@ -3017,7 +3018,7 @@ rejoin_status rejoin_ipc_open_event_handle(const struct rejoin_session *session,
                                            size_t handle_bytes);
 
 /**
- * cuMemImportFromShareableHandle: recorded, then executed.
+ * cuMemImportFromShareableHandle: recorded only, no backend executes it.
  *
  * @param session       open
  * @param handle        copied
@@ -3032,7 +3033,7 @@ rejoin_status rejoin_mem_import_handle(const struct rejoin_session *session,
                                        int32_t handle_type);
 
 /**
- * cuImportExternalMemory: recorded, then executed.
+ * cuImportExternalMemory: recorded only, no backend executes it.
  *
  * @param session           open
  * @param descriptor        copied
@@ -3045,7 +3046,7 @@ rejoin_status rejoin_external_memory_import(const struct rejoin_session *session
                                             size_t descriptor_bytes);
 
 /**
- * unknown call: recorded, then executed.
+ * unknown call: recorded only, no backend executes it.
  *
  * @param session          open
  * @param name             UTF-8
@@ -3239,8 +3240,9 @@ const char *rejoin_journal_name(const struct rejoin_journal *journal);
  *
  * @param journal        open for writing
  * @param region         a rejoin_region
- * @param kind           of a request of the table, or REJOIN_REQUEST_USER_OPAQUE + a number of your own
- * @param payload        copied
+ * @param kind           REJOIN_REQUEST_USER_OPAQUE + a number of your own; for requests of the table use
+ *                       rejoin_request_append(), which makes the payload that `rejoin show` and replays read
+ * @param payload        copied, opaque
  * @param payload_bytes  its length
  * @param out_record     set on OK: its place, for rejoin_journal_complete()
  * @return REJOIN_STATUS_OK; REJOIN_STATUS_JOURNAL_FULL (nothing was written);

@@ -46,7 +46,8 @@
  * compiled with an older header works with a newer library; a newer program with an older library works as
  * long as it leaves new fields alone, and gets REJOIN_STATUS_VERSION otherwise.
  *
- * What requests return. The functions that say "recorded, then executed" return
+ * What requests return. Requests are recorded in the rank's journal, then executed. They take the arguments of
+ * the CUDA or NCCL call that they name; docs/requests.md has them all, with what a replay does. They return
  *   REJOIN_STATUS_OK
  *   REJOIN_STATUS_REDO              inside a step: a rank failed, so the step runs again; nothing was executed
  *   REJOIN_STATUS_WRONG_STATE       it has no place here (a collective outside of a step, for instance)
@@ -54,7 +55,7 @@
  *   REJOIN_STATUS_INVALID_ARGUMENT  a handle of another kind, or a pointer where a handle belongs
  *   REJOIN_STATUS_DEVICE, REJOIN_STATUS_NCCL, REJOIN_STATUS_TIMEOUT
  *   REJOIN_STATUS_JOURNAL_FULL      nothing was recorded or executed
- *   REJOIN_STATUS_UNSUPPORTED       recorded, but this backend does not execute it
+ *   REJOIN_STATUS_UNSUPPORTED       recorded, but nothing executes it: always of those that say "recorded only"
  *   REJOIN_STATUS_EVICTED, REJOIN_STATUS_GAVE_UP, REJOIN_STATUS_CLOSED    the job is over for this process
  *   REJOIN_STATUS_NULL_ARGUMENT
  */

@@ -54,7 +54,7 @@ pub struct rejoin_append_options {
     pub region: u32,
     /// A rejoin_append_mode.
     pub mode: u32,
-    /// Of a request of the table, or REJOIN_REQUEST_USER_OPAQUE + a number of your own.
+    /// As in rejoin_journal_append().
     pub kind: u16,
     /// The lower 12 bits are yours; readers get them back.
     pub flags: u16,

@@ -161,7 +161,7 @@ pub unsafe extern "C" fn rejoin_device_set(
 }
 
 /**
- * cuDevicePrimaryCtxReset: recorded, then executed.
+ * cuDevicePrimaryCtxReset: recorded only, no backend executes it.
  *
  * @param session  open
  * @param ordinal  by value
@@ -182,7 +182,7 @@ pub unsafe extern "C" fn rejoin_device_reset(
 }
 
 /**
- * cuDeviceGetCount: recorded, then executed.
+ * cuDeviceGetCount: recorded only, no backend executes it.
  *
  * @param session    open
  * @param out_count  set on OK
@@ -206,7 +206,7 @@ pub unsafe extern "C" fn rejoin_device_count(
 }
 
 /**
- * cuCtxGetCurrent: recorded, then executed.
+ * cuCtxGetCurrent: recorded only, no backend executes it.
  *
  * @param session      open
  * @param out_context  set on OK
@@ -230,7 +230,7 @@ pub unsafe extern "C" fn rejoin_context_current(
 }
 
 /**
- * cuDevicePrimaryCtxGetState: recorded, then executed.
+ * cuDevicePrimaryCtxGetState: recorded only, no backend executes it.
  *
  * @param session     open
  * @param ordinal     by value
@@ -275,7 +275,7 @@ pub unsafe extern "C" fn rejoin_device_synchronize(
 }
 
 /**
- * cuDeviceGetAttribute: recorded, then executed.
+ * cuDeviceGetAttribute: recorded only, no backend executes it.
  *
  * @param session    open
  * @param attribute  by value
@@ -303,7 +303,7 @@ pub unsafe extern "C" fn rejoin_device_attribute(
 }
 
 /**
- * cuCtxSetLimit: recorded, then executed.
+ * cuCtxSetLimit: recorded only, no backend executes it.
  *
  * @param session  open
  * @param limit    by value
@@ -650,7 +650,7 @@ pub unsafe extern "C" fn rejoin_nccl_mem_free(
 }
 
 /**
- * cuMemHostAlloc: recorded, then executed.
+ * cuMemHostAlloc: recorded only, no backend executes it.
  *
  * @param session   open
  * @param bytes     by value
@@ -678,7 +678,7 @@ pub unsafe extern "C" fn rejoin_host_alloc(
 }
 
 /**
- * cuMemFreeHost: recorded, then executed.
+ * cuMemFreeHost: recorded only, no backend executes it.
  *
  * @param session  open
  * @param host     host memory, not NULL; stays until the call's work is done
@@ -700,7 +700,7 @@ pub unsafe extern "C" fn rejoin_host_free(
 }
 
 /**
- * cuMemAllocAsync: recorded, then executed.
+ * cuMemAllocAsync: recorded only, no backend executes it.
  *
  * @param session      open
  * @param bytes        by value
@@ -728,7 +728,7 @@ pub unsafe extern "C" fn rejoin_mem_alloc_async(
 }
 
 /**
- * cuMemFreeAsync: recorded, then executed.
+ * cuMemFreeAsync: recorded only, no backend executes it.
  *
  * @param session  open
  * @param address  in a live allocation
@@ -872,7 +872,7 @@ pub unsafe extern "C" fn rejoin_stream_wait_event(
 }
 
 /**
- * cuStreamGetPriority: recorded, then executed.
+ * cuStreamGetPriority: recorded only, no backend executes it.
  *
  * @param session       open
  * @param stream        handle; 0: the default stream
@@ -1124,7 +1124,7 @@ pub unsafe extern "C" fn rejoin_module_get_function(
 }
 
 /**
- * cuModuleGetGlobal: recorded, then executed.
+ * cuModuleGetGlobal: recorded only, no backend executes it.
  *
  * @param session      open
  * @param module       handle
@@ -1154,7 +1154,7 @@ pub unsafe extern "C" fn rejoin_module_get_global(
 }
 
 /**
- * cuFuncSetAttribute: recorded, then executed.
+ * cuFuncSetAttribute: recorded only, no backend executes it.
  *
  * @param session    open
  * @param function   handle
@@ -1179,7 +1179,7 @@ pub unsafe extern "C" fn rejoin_function_set_attribute(
 }
 
 /**
- * dlopen: recorded, then executed.
+ * dlopen: recorded only, no backend executes it.
  *
  * @param session  open
  * @param path     UTF-8
@@ -1202,7 +1202,7 @@ pub unsafe extern "C" fn rejoin_library_open(
 }
 
 /**
- * cuLibraryLoadData: recorded, then executed.
+ * cuLibraryLoadData: recorded only, no backend executes it.
  *
  * @param session      open
  * @param out_library  set on OK: a virtual handle
@@ -1232,7 +1232,7 @@ pub unsafe extern "C" fn rejoin_library_load(
 }
 
 /**
- * cuLibraryUnload: recorded, then executed.
+ * cuLibraryUnload: recorded only, no backend executes it.
  *
  * @param session  open
  * @param library  handle; stale afterwards
@@ -1253,7 +1253,7 @@ pub unsafe extern "C" fn rejoin_library_unload(
 }
 
 /**
- * cuLibraryGetKernel: recorded, then executed.
+ * cuLibraryGetKernel: recorded only, no backend executes it.
  *
  * @param session       open
  * @param out_function  set on OK: a virtual handle
@@ -1326,7 +1326,7 @@ pub unsafe extern "C" fn rejoin_launch_kernel(
 }
 
 /**
- * cuLaunchCooperativeKernel: recorded, then executed.
+ * cuLaunchCooperativeKernel: recorded only, no backend executes it.
  *
  * @param session       open
  * @param function      handle
@@ -1369,7 +1369,7 @@ pub unsafe extern "C" fn rejoin_launch_cooperative(
 }
 
 /**
- * ncclCommInitRankScalable: recorded, then executed.
+ * ncclCommInitRankScalable: recorded only, no backend executes it.
  *
  * @param session   open
  * @param out_comm  set on OK: a virtual handle
@@ -1409,7 +1409,7 @@ pub unsafe extern "C" fn rejoin_comm_init_rank_scalable(
 }
 
 /**
- * ncclCommInitAll: recorded, then executed.
+ * ncclCommInitAll: recorded only, no backend executes it.
  *
  * @param session      open
  * @param ndev         by value
@@ -1436,7 +1436,7 @@ pub unsafe extern "C" fn rejoin_comm_init_all(
 }
 
 /**
- * ncclCommShrink: recorded, then executed.
+ * ncclCommShrink: recorded only, no backend executes it.
  *
  * @param session         open
  * @param comm            handle
@@ -1476,7 +1476,7 @@ pub unsafe extern "C" fn rejoin_comm_shrink(
 }
 
 /**
- * ncclCommGrow: recorded, then executed.
+ * ncclCommGrow: recorded only, no backend executes it.
  *
  * @param session      open
  * @param comm         handle; may be 0
@@ -1516,7 +1516,7 @@ pub unsafe extern "C" fn rejoin_comm_grow(
 }
 
 /**
- * ncclCommFinalize: recorded, then executed.
+ * ncclCommFinalize: recorded only, no backend executes it.
  *
  * @param session  open
  * @param comm     handle
@@ -1537,7 +1537,7 @@ pub unsafe extern "C" fn rejoin_comm_finalize(
 }
 
 /**
- * ncclCommDestroy: recorded, then executed.
+ * ncclCommDestroy: recorded only, no backend executes it.
  *
  * @param session  open
  * @param comm     handle; stale afterwards
@@ -1558,7 +1558,7 @@ pub unsafe extern "C" fn rejoin_comm_destroy(
 }
 
 /**
- * ncclCommAbort: recorded, then executed.
+ * ncclCommAbort: recorded only, no backend executes it.
  *
  * @param session  open
  * @param comm     handle; stale afterwards
@@ -1579,7 +1579,7 @@ pub unsafe extern "C" fn rejoin_comm_abort(
 }
 
 /**
- * ncclCommRevoke: recorded, then executed.
+ * ncclCommRevoke: recorded only, no backend executes it.
  *
  * @param session  open
  * @param comm     handle
@@ -1602,7 +1602,7 @@ pub unsafe extern "C" fn rejoin_comm_revoke(
 }
 
 /**
- * ncclCommSuspend: recorded, then executed.
+ * ncclCommSuspend: recorded only, no backend executes it.
  *
  * @param session  open
  * @param comm     handle
@@ -1625,7 +1625,7 @@ pub unsafe extern "C" fn rejoin_comm_suspend(
 }
 
 /**
- * ncclCommResume: recorded, then executed.
+ * ncclCommResume: recorded only, no backend executes it.
  *
  * @param session  open
  * @param comm     handle
@@ -1750,7 +1750,7 @@ pub unsafe extern "C" fn rejoin_comm_get_async_error(
 }
 
 /**
- * ncclCommMemStats: recorded, then executed.
+ * ncclCommMemStats: recorded only, no backend executes it.
  *
  * @param session    open
  * @param comm       handle
@@ -1778,7 +1778,7 @@ pub unsafe extern "C" fn rejoin_comm_mem_stats(
 }
 
 /**
- * ncclGetLastError: recorded, then executed.
+ * ncclGetLastError: recorded only, no backend executes it.
  *
  * @param session  open
  * @param comm     handle; may be 0
@@ -1852,7 +1852,7 @@ pub unsafe extern "C" fn rejoin_comm_deregister(
 }
 
 /**
- * ncclCommWindowRegister: recorded, then executed.
+ * ncclCommWindowRegister: recorded only, no backend executes it.
  *
  * @param session     open
  * @param comm        handle
@@ -1884,7 +1884,7 @@ pub unsafe extern "C" fn rejoin_comm_window_register(
 }
 
 /**
- * ncclCommWindowDeregister: recorded, then executed.
+ * ncclCommWindowDeregister: recorded only, no backend executes it.
  *
  * @param session  open
  * @param comm     handle
@@ -1907,7 +1907,7 @@ pub unsafe extern "C" fn rejoin_comm_window_deregister(
 }
 
 /**
- * ncclWinGetUserPtr: recorded, then executed.
+ * ncclWinGetUserPtr: recorded only, no backend executes it.
  *
  * @param session      open
  * @param comm         handle
@@ -1994,7 +1994,7 @@ pub unsafe extern "C" fn rejoin_redop_destroy(
 }
 
 /**
- * ncclCommInitNewRank: recorded, then executed.
+ * ncclCommInitNewRank: recorded only, no backend executes it.
  *
  * @param session      open
  * @param out_newcomm  set on OK: a virtual handle
@@ -2020,7 +2020,7 @@ pub unsafe extern "C" fn rejoin_comm_init_new_rank(
 }
 
 /**
- * ncclCommAddNewRank: recorded, then executed.
+ * ncclCommAddNewRank: recorded only, no backend executes it.
  *
  * @param session  open
  * @param comm     handle
@@ -2041,7 +2041,7 @@ pub unsafe extern "C" fn rejoin_comm_add_new_rank(
 }
 
 /**
- * ncclCommSetupNewRank: recorded, then executed.
+ * ncclCommSetupNewRank: recorded only, no backend executes it.
  *
  * @param session  open
  * @param comm     handle
@@ -2417,7 +2417,7 @@ pub unsafe extern "C" fn rejoin_recv(
 }
 
 /**
- * ncclPutSignal: recorded, then executed.
+ * ncclPutSignal: recorded only, no backend executes it.
  *
  * @param session    open
  * @param localbuff  in a live allocation
@@ -2458,7 +2458,7 @@ pub unsafe extern "C" fn rejoin_put_signal(
 }
 
 /**
- * ncclSignal: recorded, then executed.
+ * ncclSignal: recorded only, no backend executes it.
  *
  * @param session  open
  * @param peer     by value
@@ -2489,7 +2489,7 @@ pub unsafe extern "C" fn rejoin_signal(
 }
 
 /**
- * ncclWaitSignal: recorded, then executed.
+ * ncclWaitSignal: recorded only, no backend executes it.
  *
  * @param session            open
  * @param count              by value
@@ -2558,7 +2558,7 @@ pub unsafe extern "C" fn rejoin_group_end(
 }
 
 /**
- * ncclGroupSimulateEnd: recorded, then executed.
+ * ncclGroupSimulateEnd: recorded only, no backend executes it.
  *
  * @param session  open
  * @return see "What requests return"
@@ -2577,7 +2577,7 @@ pub unsafe extern "C" fn rejoin_group_simulate_end(
 }
 
 /**
- * cuLaunchHostFunc: recorded, then executed.
+ * cuLaunchHostFunc: recorded only, no backend executes it.
  *
  * @param session   open
  * @param stream    handle; 0: the default stream
@@ -2601,7 +2601,7 @@ pub unsafe extern "C" fn rejoin_host_callback(
 }
 
 /**
- * cuStreamAddCallback: recorded, then executed.
+ * cuStreamAddCallback: recorded only, no backend executes it.
  *
  * @param session   open
  * @param stream    handle; 0: the default stream
@@ -2627,7 +2627,7 @@ pub unsafe extern "C" fn rejoin_stream_callback(
 }
 
 /**
- * cuStreamBeginCapture: recorded, then executed.
+ * cuStreamBeginCapture: recorded only, no backend executes it.
  *
  * @param session  open
  * @param stream   handle; 0: the default stream
@@ -2650,7 +2650,7 @@ pub unsafe extern "C" fn rejoin_capture_begin(
 }
 
 /**
- * cuStreamEndCapture: recorded, then executed.
+ * cuStreamEndCapture: recorded only, no backend executes it.
  *
  * @param session    open
  * @param stream     handle; 0: the default stream
@@ -2676,7 +2676,7 @@ pub unsafe extern "C" fn rejoin_capture_end(
 }
 
 /**
- * cuGraphInstantiate: recorded, then executed.
+ * cuGraphInstantiate: recorded only, no backend executes it.
  *
  * @param session   open
  * @param out_exec  set on OK: a virtual handle
@@ -2705,7 +2705,7 @@ pub unsafe extern "C" fn rejoin_graph_instantiate(
 }
 
 /**
- * cuGraphLaunch: recorded, then executed.
+ * cuGraphLaunch: recorded only, no backend executes it.
  *
  * @param session  open
  * @param exec     handle
@@ -2728,7 +2728,7 @@ pub unsafe extern "C" fn rejoin_graph_launch(
 }
 
 /**
- * cuGraphExecDestroy: recorded, then executed.
+ * cuGraphExecDestroy: recorded only, no backend executes it.
  *
  * @param session  open
  * @param exec     handle; stale afterwards
@@ -2749,7 +2749,7 @@ pub unsafe extern "C" fn rejoin_graph_exec_destroy(
 }
 
 /**
- * cuIpcGetMemHandle: recorded, then executed.
+ * cuIpcGetMemHandle: recorded only, no backend executes it.
  *
  * @param session  open
  * @param address  in a live allocation
@@ -2770,7 +2770,7 @@ pub unsafe extern "C" fn rejoin_ipc_get_mem_handle(
 }
 
 /**
- * cuIpcOpenMemHandle: recorded, then executed.
+ * cuIpcOpenMemHandle: recorded only, no backend executes it.
  *
  * @param session       open
  * @param handle        copied
@@ -2802,7 +2802,7 @@ pub unsafe extern "C" fn rejoin_ipc_open_mem_handle(
 }
 
 /**
- * cuIpcCloseMemHandle: recorded, then executed.
+ * cuIpcCloseMemHandle: recorded only, no backend executes it.
  *
  * @param session  open
  * @param address  in a live allocation
@@ -2823,7 +2823,7 @@ pub unsafe extern "C" fn rejoin_ipc_close_mem_handle(
 }
 
 /**
- * cuIpcOpenEventHandle: recorded, then executed.
+ * cuIpcOpenEventHandle: recorded only, no backend executes it.
  *
  * @param session       open
  * @param out_event     set on OK: a virtual handle
@@ -2853,7 +2853,7 @@ pub unsafe extern "C" fn rejoin_ipc_open_event_handle(
 }
 
 /**
- * cuMemImportFromShareableHandle: recorded, then executed.
+ * cuMemImportFromShareableHandle: recorded only, no backend executes it.
  *
  * @param session       open
  * @param handle        copied
@@ -2880,7 +2880,7 @@ pub unsafe extern "C" fn rejoin_mem_import_handle(
 }
 
 /**
- * cuImportExternalMemory: recorded, then executed.
+ * cuImportExternalMemory: recorded only, no backend executes it.
  *
  * @param session           open
  * @param descriptor        copied
@@ -2905,7 +2905,7 @@ pub unsafe extern "C" fn rejoin_external_memory_import(
 }
 
 /**
- * unknown call: recorded, then executed.
+ * unknown call: recorded only, no backend executes it.
  *
  * @param session          open
  * @param name             UTF-8

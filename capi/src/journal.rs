@@ -283,8 +283,9 @@ pub unsafe extern "C" fn rejoin_journal_name(journal: *const rejoin_journal) -> 
  *
  * @param journal        open for writing
  * @param region         a rejoin_region
- * @param kind           of a request of the table, or REJOIN_REQUEST_USER_OPAQUE + a number of your own
- * @param payload        copied
+ * @param kind           REJOIN_REQUEST_USER_OPAQUE + a number of your own; for requests of the table use
+ *                       rejoin_request_append(), which makes the payload that `rejoin show` and replays read
+ * @param payload        copied, opaque
  * @param payload_bytes  its length
  * @param out_record     set on OK: its place, for rejoin_journal_complete()
  * @return REJOIN_STATUS_OK; REJOIN_STATUS_JOURNAL_FULL (nothing was written);

@@ -25,3 +25,14 @@ fn every_row_has_a_function_in_the_header() {
         assert!(header.contains(&format!(" {function}(")), "{} has no function {function}", row.name);
     }
 }
+
+#[test]
+fn the_test_of_every_request_has_the_list_of_those_that_nothing_executes() {
+    let program = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c/every_request.c")).expect("the program");
+    let (_, list) = program.split_once("recorded_only[] = {").expect("a list");
+    let (list, _) = list.split_once("};").expect("closed");
+    let listed: Vec<&str> = list.lines().filter_map(|line| line.trim().strip_suffix(',')).collect();
+    let expected = generator::rows().filter(|row| generator::RECORDED_ONLY.contains(&row.constructor)).map(journal_core::request::c_name);
+    assert_eq!(listed, expected.collect::<Vec<_>>());
+    assert_eq!(listed.len(), generator::RECORDED_ONLY.len(), "no row has that name");
+}

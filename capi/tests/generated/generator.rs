@@ -29,6 +29,65 @@ pub const BY_HAND: &[(&str, &str)] = &[
     ("comm_get_unique_id", "rejoin_get_unique_id"),
 ];
 
+/// Rows that no backend executes. `tests/c/every_request.c` has the same list, and finds out whether it is true.
+pub const RECORDED_ONLY: &[&str] = &[
+    "device_reset",
+    "device_count",
+    "context_current",
+    "context_state",
+    "device_attribute",
+    "context_set_limit",
+    "host_alloc",
+    "host_free",
+    "mem_alloc_async",
+    "mem_free_async",
+    "stream_get_priority",
+    "module_get_global",
+    "function_set_attribute",
+    "library_open",
+    "library_load",
+    "library_unload",
+    "library_get_kernel",
+    "launch_cooperative",
+    "comm_init_rank_scalable",
+    "comm_init_all",
+    "comm_shrink",
+    "comm_get_unique_id",
+    "comm_grow",
+    "comm_finalize",
+    "comm_destroy",
+    "comm_abort",
+    "comm_revoke",
+    "comm_suspend",
+    "comm_resume",
+    "comm_mem_stats",
+    "get_last_error",
+    "comm_window_register",
+    "comm_window_deregister",
+    "win_get_user_ptr",
+    "comm_init_new_rank",
+    "comm_add_new_rank",
+    "comm_setup_new_rank",
+    "put_signal",
+    "signal",
+    "wait_signal",
+    "group_simulate_end",
+    "host_callback",
+    "stream_callback",
+    "capture_begin",
+    "capture_end",
+    "graph_instantiate",
+    "graph_launch",
+    "graph_exec_destroy",
+    "ipc_get_mem_handle",
+    "ipc_open_mem_handle",
+    "ipc_close_mem_handle",
+    "ipc_open_event_handle",
+    "mem_import_handle",
+    "external_memory_import",
+    "unknown_call",
+];
+
 const HEAD: &str = "//! One function for each row of the request table. Generated from it by `tests/generated.rs`
 //! (`REJOIN_BLESS=1 cargo test -p rejoin-capi --test generated`); do not edit.
 #![allow(missing_docs, clippy::too_many_arguments)]
@@ -121,7 +180,8 @@ fn function(text: &mut String, row: &Row) {
 fn document(text: &mut String, row: &Row, f: &Function) {
     let names: Vec<&str> = ["session"].into_iter().chain(f.parameters.iter().map(|p| p.0.as_str())).collect();
     let width = names.iter().map(|name| name.len()).max().unwrap_or(0);
-    let _ = write!(text, "\n/**\n * {}: recorded, then executed.\n *\n", row.name);
+    let what = if RECORDED_ONLY.contains(&row.constructor) { "recorded only, no backend executes it" } else { "recorded, then executed" };
+    let _ = write!(text, "\n/**\n * {}: {what}.\n *\n", row.name);
     let _ = writeln!(text, " * @param {:width$}  open", "session");
     for Parameter(name, _, what) in &f.parameters {
         let _ = writeln!(text, " * @param {name:width$}  {what}");
