@@ -53,7 +53,8 @@
  *   REJOIN_STATUS_WRONG_STATE       it has no place here (a collective outside of a step, for instance)
  *   REJOIN_STATUS_STALE_HANDLE      a handle was retired, or recovery has not bound it again yet
  *   REJOIN_STATUS_INVALID_ARGUMENT  a handle of another kind, or a pointer where a handle belongs
- *   REJOIN_STATUS_DEVICE, REJOIN_STATUS_NCCL, REJOIN_STATUS_TIMEOUT
+ *   REJOIN_STATUS_TIMEOUT           a stream, an event or other ranks took longer than options.peer_timeout_ms
+ *   REJOIN_STATUS_DEVICE, REJOIN_STATUS_NCCL
  *   REJOIN_STATUS_JOURNAL_FULL      nothing was recorded or executed
  *   REJOIN_STATUS_UNSUPPORTED       recorded, but nothing executes it: always of those that say "recorded only"
  *   REJOIN_STATUS_EVICTED, REJOIN_STATUS_GAVE_UP, REJOIN_STATUS_CLOSED    the job is over for this process
@@ -1147,7 +1148,7 @@ rejoin_status rejoin_session_open(const struct rejoin_session_options *options,
  * @param session  between steps; afterwards only rejoin_session_close() is left to do
  * @return REJOIN_STATUS_OK; REJOIN_STATUS_WRONG_STATE (inside a step); REJOIN_STATUS_TIMEOUT;
  *         REJOIN_STATUS_CLOSED; REJOIN_STATUS_EVICTED; REJOIN_STATUS_NULL_ARGUMENT
- * Threads: one; waits for all ranks.
+ * Threads: one; waits for all ranks, at most options.peer_timeout_ms.
  */
 rejoin_status rejoin_session_finalize(struct rejoin_session *session);
 
@@ -1183,7 +1184,8 @@ rejoin_status rejoin_session_get_info(const struct rejoin_session *session,
 rejoin_status rejoin_session_check(const struct rejoin_session *session);
 
 /**
- * The journal of this rank, for its handles and for requests of the application's own.
+ * The journal of this rank, for its handles and for records of the application's own. Its steps and what they begin
+ * with are the session's: do not commit, discard, prepare or compact by yourself.
  *
  * @param session      open
  * @param out_journal  set on OK; give it to rejoin_journal_close()
@@ -1251,7 +1253,7 @@ rejoin_status rejoin_get_unique_id(const struct rejoin_session *session, struct 
  * @return REJOIN_STATUS_OK; REJOIN_STATUS_WRONG_STATE (after set-up); REJOIN_STATUS_INVALID_ARGUMENT;
  *         REJOIN_STATUS_TIMEOUT; REJOIN_STATUS_NCCL; REJOIN_STATUS_MISMATCH (a replacement asks for
  *         something else than its predecessor); REJOIN_STATUS_NULL_ARGUMENT
- * Threads: one at a time; waits for the other ranks.
+ * Threads: one at a time; waits for the other ranks, at most options.peer_timeout_ms.
  */
 rejoin_status rejoin_comm_init_rank(const struct rejoin_session *session,
                                     uint32_t nranks,
@@ -1269,7 +1271,7 @@ rejoin_status rejoin_comm_init_rank(const struct rejoin_session *session,
  * @param config    copied; NULL: the default
  * @param out_comm  set on OK
  * @return as rejoin_comm_init_rank(); REJOIN_STATUS_VERSION (config sets a field of a newer header)
- * Threads: one at a time; waits for the other ranks.
+ * Threads: one at a time; waits for the other ranks, at most options.peer_timeout_ms.
  */
 rejoin_status rejoin_comm_init_rank_config(const struct rejoin_session *session,
                                            uint32_t nranks,
@@ -1288,7 +1290,7 @@ rejoin_status rejoin_comm_init_rank_config(const struct rejoin_session *session,
  * @param config    copied; NULL: the parent's
  * @param out_comm  set on OK; 0 for a negative color
  * @return as rejoin_comm_init_rank(); REJOIN_STATUS_STALE_HANDLE
- * Threads: one at a time; waits for the other ranks.
+ * Threads: one at a time; waits for the other ranks, at most options.peer_timeout_ms.
  */
 rejoin_status rejoin_comm_split(const struct rejoin_session *session,
                                 rejoin_handle comm,
@@ -1368,8 +1370,10 @@ rejoin_status rejoin_state_register_foreign(const struct rejoin_session *session
  *                        step 0; the session's, valid until the next rejoin_resume() or the close. May be
  *                        NULL together with out_blob_bytes
  * @param out_blob_bytes  set on OK: its length
- * @return REJOIN_STATUS_OK; REJOIN_STATUS_WRONG_STATE; REJOIN_STATUS_TIMEOUT; REJOIN_STATUS_GAVE_UP;
- *         REJOIN_STATUS_NOT_RECOVERABLE; REJOIN_STATUS_JOURNAL_FULL; REJOIN_STATUS_NULL_ARGUMENT
+ * @return REJOIN_STATUS_OK; REJOIN_STATUS_WRONG_STATE (a second time, or device memory is no registered state: the
+ *         message lists it); REJOIN_STATUS_MISMATCH (a replacement's set-up is another one);
+ *         REJOIN_STATUS_TIMEOUT; REJOIN_STATUS_GAVE_UP; REJOIN_STATUS_NOT_RECOVERABLE;
+ *         REJOIN_STATUS_JOURNAL_FULL; REJOIN_STATUS_NULL_ARGUMENT
  * Threads: one; waits for all ranks, at most options.peer_timeout_ms.
  */
 rejoin_status rejoin_setup_done(struct rejoin_session *session,
@@ -1572,6 +1576,7 @@ rejoin_status rejoin_context_state(const struct rejoin_session *session,
 
 /**
  * cuCtxSynchronize: recorded, then executed.
+ * Waits for all streams, at most options.peer_timeout_ms; a failure elsewhere ends the wait with REJOIN_STATUS_REDO.
  *
  * @param session  open
  * @return see "What requests return"
@@ -1607,6 +1612,7 @@ rejoin_status rejoin_context_set_limit(const struct rejoin_session *session, int
 
 /**
  * cuMemAlloc: recorded, then executed.
+ * The address is the same in every incarnation with the same set-up.
  *
  * @param session      open
  * @param bytes        by value
@@ -1751,6 +1757,7 @@ rejoin_status rejoin_memset_async(const struct rejoin_session *session,
 
 /**
  * cuMemGetInfo: recorded, then executed.
+ * The most that rejoin_mem_alloc() can still give.
  *
  * @param session   open
  * @param out_free  set on OK
@@ -1862,6 +1869,7 @@ rejoin_status rejoin_stream_destroy(const struct rejoin_session *session, rejoin
 
 /**
  * cuStreamSynchronize: recorded, then executed.
+ * Waits, at most options.peer_timeout_ms; a failure elsewhere ends the wait with REJOIN_STATUS_REDO.
  *
  * @param session  open
  * @param stream   handle; 0: the default stream
@@ -1949,6 +1957,7 @@ rejoin_status rejoin_event_record(const struct rejoin_session *session,
 
 /**
  * cuEventSynchronize: recorded, then executed.
+ * Waits, at most options.peer_timeout_ms; a failure elsewhere ends the wait with REJOIN_STATUS_REDO.
  *
  * @param session  open
  * @param event    handle
@@ -1987,6 +1996,7 @@ rejoin_status rejoin_event_elapsed(const struct rejoin_session *session,
 
 /**
  * cuModuleLoadData: recorded, then executed.
+ * On the host backend the image is a shared object, see rejoin_kernel.h.
  *
  * @param session      open
  * @param out_module   set on OK: a virtual handle
@@ -2850,6 +2860,7 @@ rejoin_status rejoin_wait_signal(const struct rejoin_session *session,
 
 /**
  * ncclGroupStart: recorded, then executed.
+ * Collectives of this thread are issued together by its rejoin_group_end().
  *
  * @param session  open
  * @return see "What requests return"
@@ -2859,6 +2870,7 @@ rejoin_status rejoin_group_start(const struct rejoin_session *session);
 
 /**
  * ncclGroupEnd: recorded, then executed.
+ * Issues what this thread has collected since rejoin_group_start().
  *
  * @param session  open
  * @return see "What requests return"

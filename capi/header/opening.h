@@ -53,7 +53,8 @@
  *   REJOIN_STATUS_WRONG_STATE       it has no place here (a collective outside of a step, for instance)
  *   REJOIN_STATUS_STALE_HANDLE      a handle was retired, or recovery has not bound it again yet
  *   REJOIN_STATUS_INVALID_ARGUMENT  a handle of another kind, or a pointer where a handle belongs
- *   REJOIN_STATUS_DEVICE, REJOIN_STATUS_NCCL, REJOIN_STATUS_TIMEOUT
+ *   REJOIN_STATUS_TIMEOUT           a stream, an event or other ranks took longer than options.peer_timeout_ms
+ *   REJOIN_STATUS_DEVICE, REJOIN_STATUS_NCCL
  *   REJOIN_STATUS_JOURNAL_FULL      nothing was recorded or executed
  *   REJOIN_STATUS_UNSUPPORTED       recorded, but nothing executes it: always of those that say "recorded only"
  *   REJOIN_STATUS_EVICTED, REJOIN_STATUS_GAVE_UP, REJOIN_STATUS_CLOSED    the job is over for this process

@@ -155,7 +155,7 @@ pub unsafe extern "C" fn rejoin_get_unique_id(session: *const rejoin_session, ou
  * @return REJOIN_STATUS_OK; REJOIN_STATUS_WRONG_STATE (after set-up); REJOIN_STATUS_INVALID_ARGUMENT;
  *         REJOIN_STATUS_TIMEOUT; REJOIN_STATUS_NCCL; REJOIN_STATUS_MISMATCH (a replacement asks for
  *         something else than its predecessor); REJOIN_STATUS_NULL_ARGUMENT
- * Threads: one at a time; waits for the other ranks.
+ * Threads: one at a time; waits for the other ranks, at most options.peer_timeout_ms.
  */
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rejoin_comm_init_rank(
@@ -179,7 +179,7 @@ pub unsafe extern "C" fn rejoin_comm_init_rank(
  * @param config    copied; NULL: the default
  * @param out_comm  set on OK
  * @return as rejoin_comm_init_rank(); REJOIN_STATUS_VERSION (config sets a field of a newer header)
- * Threads: one at a time; waits for the other ranks.
+ * Threads: one at a time; waits for the other ranks, at most options.peer_timeout_ms.
  */
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rejoin_comm_init_rank_config(
@@ -214,7 +214,7 @@ pub unsafe extern "C" fn rejoin_comm_init_rank_config(
  * @param config    copied; NULL: the parent's
  * @param out_comm  set on OK; 0 for a negative color
  * @return as rejoin_comm_init_rank(); REJOIN_STATUS_STALE_HANDLE
- * Threads: one at a time; waits for the other ranks.
+ * Threads: one at a time; waits for the other ranks, at most options.peer_timeout_ms.
  */
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rejoin_comm_split(

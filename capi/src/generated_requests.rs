@@ -257,6 +257,7 @@ pub unsafe extern "C" fn rejoin_context_state(
 
 /**
  * cuCtxSynchronize: recorded, then executed.
+ * Waits for all streams, at most options.peer_timeout_ms; a failure elsewhere ends the wait with REJOIN_STATUS_REDO.
  *
  * @param session  open
  * @return see "What requests return"
@@ -327,6 +328,7 @@ pub unsafe extern "C" fn rejoin_context_set_limit(
 
 /**
  * cuMemAlloc: recorded, then executed.
+ * The address is the same in every incarnation with the same set-up.
  *
  * @param session      open
  * @param bytes        by value
@@ -580,6 +582,7 @@ pub unsafe extern "C" fn rejoin_memset_async(
 
 /**
  * cuMemGetInfo: recorded, then executed.
+ * The most that rejoin_mem_alloc() can still give.
  *
  * @param session   open
  * @param out_free  set on OK
@@ -801,6 +804,7 @@ pub unsafe extern "C" fn rejoin_stream_destroy(
 
 /**
  * cuStreamSynchronize: recorded, then executed.
+ * Waits, at most options.peer_timeout_ms; a failure elsewhere ends the wait with REJOIN_STATUS_REDO.
  *
  * @param session  open
  * @param stream   handle; 0: the default stream
@@ -969,6 +973,7 @@ pub unsafe extern "C" fn rejoin_event_record(
 
 /**
  * cuEventSynchronize: recorded, then executed.
+ * Waits, at most options.peer_timeout_ms; a failure elsewhere ends the wait with REJOIN_STATUS_REDO.
  *
  * @param session  open
  * @param event    handle
@@ -1044,6 +1049,7 @@ pub unsafe extern "C" fn rejoin_event_elapsed(
 
 /**
  * cuModuleLoadData: recorded, then executed.
+ * On the host backend the image is a shared object, see rejoin_kernel.h.
  *
  * @param session      open
  * @param out_module   set on OK: a virtual handle
@@ -2521,6 +2527,7 @@ pub unsafe extern "C" fn rejoin_wait_signal(
 
 /**
  * ncclGroupStart: recorded, then executed.
+ * Collectives of this thread are issued together by its rejoin_group_end().
  *
  * @param session  open
  * @return see "What requests return"
@@ -2540,6 +2547,7 @@ pub unsafe extern "C" fn rejoin_group_start(
 
 /**
  * ncclGroupEnd: recorded, then executed.
+ * Issues what this thread has collected since rejoin_group_start().
  *
  * @param session  open
  * @return see "What requests return"

@@ -255,7 +255,7 @@ pub unsafe extern "C" fn rejoin_session_open(
  * @param session  between steps; afterwards only rejoin_session_close() is left to do
  * @return REJOIN_STATUS_OK; REJOIN_STATUS_WRONG_STATE (inside a step); REJOIN_STATUS_TIMEOUT;
  *         REJOIN_STATUS_CLOSED; REJOIN_STATUS_EVICTED; REJOIN_STATUS_NULL_ARGUMENT
- * Threads: one; waits for all ranks.
+ * Threads: one; waits for all ranks, at most options.peer_timeout_ms.
  */
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rejoin_session_finalize(session: *mut rejoin_session) -> rejoin_status {
@@ -360,7 +360,8 @@ pub unsafe extern "C" fn rejoin_session_check(session: *const rejoin_session) ->
 }
 
 /**
- * The journal of this rank, for its handles and for requests of the application's own.
+ * The journal of this rank, for its handles and for records of the application's own. Its steps and what they begin
+ * with are the session's: do not commit, discard, prepare or compact by yourself.
  *
  * @param session      open
  * @param out_journal  set on OK; give it to rejoin_journal_close()

@@ -52,8 +52,10 @@ impl Position {
  *                        step 0; the session's, valid until the next rejoin_resume() or the close. May be
  *                        NULL together with out_blob_bytes
  * @param out_blob_bytes  set on OK: its length
- * @return REJOIN_STATUS_OK; REJOIN_STATUS_WRONG_STATE; REJOIN_STATUS_TIMEOUT; REJOIN_STATUS_GAVE_UP;
- *         REJOIN_STATUS_NOT_RECOVERABLE; REJOIN_STATUS_JOURNAL_FULL; REJOIN_STATUS_NULL_ARGUMENT
+ * @return REJOIN_STATUS_OK; REJOIN_STATUS_WRONG_STATE (a second time, or device memory is no registered state: the
+ *         message lists it); REJOIN_STATUS_MISMATCH (a replacement's set-up is another one);
+ *         REJOIN_STATUS_TIMEOUT; REJOIN_STATUS_GAVE_UP; REJOIN_STATUS_NOT_RECOVERABLE;
+ *         REJOIN_STATUS_JOURNAL_FULL; REJOIN_STATUS_NULL_ARGUMENT
  * Threads: one; waits for all ranks, at most options.peer_timeout_ms.
  */
 #[unsafe(no_mangle)]

@@ -57,6 +57,20 @@ static void options_of_other_versions(void) {
     options.backend = REJOIN_BACKEND_HOST;
     options.nranks = 1;
     EXPECT(rejoin_session_open(&options, &session), NOT_FOUND, NULL);
+    struct {
+        rejoin_session_options known;
+        uint64_t added;
+    } newer_session = {REJOIN_SESSION_OPTIONS_INIT, 1};
+    newer_session.known.size = sizeof newer_session;
+    EXPECT(rejoin_session_open(&newer_session.known, &session), VERSION, "newer rejoin.h");
+    /* An older one ends before the policy: what lies behind it is not read. */
+    options.size = offsetof(rejoin_session_options, journal_policy);
+    options.journal_policy = options.unregistered = 99;
+    EXPECT(rejoin_session_open(&options, &session), NOT_FOUND, NULL);
+    options.size = sizeof options;
+    EXPECT(rejoin_session_open(&options, &session), INVALID_ARGUMENT, "rejoin_journal_policy");
+    options.journal_policy = 0;
+    EXPECT(rejoin_session_open(&options, &session), INVALID_ARGUMENT, "rejoin_unregistered");
     EXPECT(rejoin_abi_check(REJOIN_ABI_VERSION + 1), VERSION, "compile it again");
 }
 

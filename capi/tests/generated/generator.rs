@@ -88,6 +88,18 @@ pub const RECORDED_ONLY: &[&str] = &[
     "unknown_call",
 ];
 
+/// What the name of a call does not say, on a line of its own.
+const NOTES: &[(&str, &str)] = &[
+    ("group_start", "\n * Collectives of this thread are issued together by its rejoin_group_end()."),
+    ("group_end", "\n * Issues what this thread has collected since rejoin_group_start()."),
+    ("mem_alloc", "\n * The address is the same in every incarnation with the same set-up."),
+    ("mem_info", "\n * The most that rejoin_mem_alloc() can still give."),
+    ("module_load", "\n * On the host backend the image is a shared object, see rejoin_kernel.h."),
+    ("stream_synchronize", "\n * Waits, at most options.peer_timeout_ms; a failure elsewhere ends the wait with REJOIN_STATUS_REDO."),
+    ("event_synchronize", "\n * Waits, at most options.peer_timeout_ms; a failure elsewhere ends the wait with REJOIN_STATUS_REDO."),
+    ("device_synchronize", "\n * Waits for all streams, at most options.peer_timeout_ms; a failure elsewhere ends the wait with REJOIN_STATUS_REDO."),
+];
+
 const HEAD: &str = "//! One function for each row of the request table. Generated from it by `tests/generated.rs`
 //! (`REJOIN_BLESS=1 cargo test -p rejoin-capi --test generated`); do not edit.
 #![allow(missing_docs, clippy::too_many_arguments)]
@@ -181,7 +193,8 @@ fn document(text: &mut String, row: &Row, f: &Function) {
     let names: Vec<&str> = ["session"].into_iter().chain(f.parameters.iter().map(|p| p.0.as_str())).collect();
     let width = names.iter().map(|name| name.len()).max().unwrap_or(0);
     let what = if RECORDED_ONLY.contains(&row.constructor) { "recorded only, no backend executes it" } else { "recorded, then executed" };
-    let _ = write!(text, "\n/**\n * {}: {what}.\n *\n", row.name);
+    let note = NOTES.iter().find(|(name, _)| *name == row.constructor).map_or("", |(_, note)| note);
+    let _ = write!(text, "\n/**\n * {}: {what}.{note}\n *\n", row.name);
     let _ = writeln!(text, " * @param {:width$}  open", "session");
     for Parameter(name, _, what) in &f.parameters {
         let _ = writeln!(text, " * @param {name:width$}  {what}");
