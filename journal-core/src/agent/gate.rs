@@ -6,69 +6,91 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
 
+use crate::sync::announce::{self, Place};
 use crate::sync::futex;
 
 const CLOSED: u32 = 1 << 31;
 
-/// Bit 31: closed; below: callers inside. The word is a futex.
+/// Callers are many and closing is rare: a caller writes down that it is inside ([`announce`]), or is counted where
+/// that is not possible.
 #[derive(Debug, Default)]
-pub struct Gate(AtomicU32);
+pub struct Gate {
+    /// Bit 31: closed; below: counted callers inside.
+    word: AtomicU32,
+    /// Callers that left a closed gate. A futex.
+    left: AtomicU32,
+}
 
-/// Inside the gate until dropped.
+/// Inside the gate until dropped; of the thread that entered.
 #[derive(Debug)]
-pub struct Pass<'a>(&'a Gate);
+pub struct Pass<'a>(&'a Gate, Option<Place>);
 
 impl Gate {
+    fn address(&self) -> usize {
+        core::ptr::from_ref(self).addr()
+    }
+
     /// Enters; `None` while it is closed.
     #[inline]
     pub fn enter(&self) -> Option<Pass<'_>> {
-        // SYNC: Acquire pairs with the Release in `open`; AcqRel orders the caller's work after `close`
-        // has or has not been seen (both are RMWs of one word).
-        if self.0.fetch_add(1, Ordering::AcqRel) & CLOSED == 0 {
-            return Some(Pass(self));
-        }
-        self.leave();
-        None
+        let place = Place::announce(self.address());
+        // SYNC: Acquire pairs with the Release in `open`; AcqRel orders the count before the caller's work. A look
+        // after the announcement sees the mark of a close that does not see the announcement.
+        let word = if place.is_some() { self.word.load(Ordering::Acquire) } else { self.word.fetch_add(1, Ordering::AcqRel) };
+        let pass = Pass(self, place);
+        (word & CLOSED == 0).then_some(pass)
     }
 
-    #[inline]
-    fn leave(&self) {
-        // SYNC: Release pairs with the Acquire in `close_and_drain`: all that was done inside is seen.
-        if self.0.fetch_sub(1, Ordering::Release) == CLOSED + 1 {
-            futex::wake_all(&self.0);
-        }
+    #[cold]
+    fn tell(&self) {
+        self.left.fetch_add(1, Ordering::Release);
+        futex::wake_all(&self.left);
     }
 
     /// Lets nobody in any more and waits until everybody is out. The number still inside when the
     /// deadline passed; the gate stays closed.
     pub fn close_and_drain(&self, deadline: Instant) -> Result<(), u32> {
-        self.0.fetch_or(CLOSED, Ordering::AcqRel);
+        self.word.fetch_or(CLOSED, Ordering::AcqRel);
         loop {
-            let word = self.0.load(Ordering::Acquire);
-            if word == CLOSED {
+            let left = self.left.load(Ordering::Acquire);
+            // SYNC: Acquire pairs with the Release in `drop`: all that was done inside is seen.
+            let counted = self.word.load(Ordering::Acquire) & !CLOSED;
+            if counted == 0 && !announce::may_run(self.address()) {
                 return Ok(());
             }
-            if futex::wait(&self.0, word, deadline) == futex::Wait::TimedOut {
-                return Err(word & !CLOSED);
+            if futex::wait(&self.left, left, deadline) == futex::Wait::TimedOut {
+                return Err(counted + announce::running(self.address()) as u32);
             }
         }
     }
 
     /// Lets callers in again.
     pub fn open(&self) {
-        self.0.fetch_and(!CLOSED, Ordering::Release);
+        self.word.fetch_and(!CLOSED, Ordering::Release);
     }
 
     /// Whether callers are turned away.
     pub fn is_closed(&self) -> bool {
-        self.0.load(Ordering::Acquire) & CLOSED != 0
+        self.word.load(Ordering::Acquire) & CLOSED != 0
     }
 }
 
 impl Drop for Pass<'_> {
     #[inline]
     fn drop(&mut self) {
-        self.0.leave();
+        let Self(gate, place) = self;
+        let word = match place {
+            Some(place) => {
+                place.clear();
+                // SYNC: a close that is not seen here sees the cleared place.
+                gate.word.load(Ordering::Relaxed)
+            }
+            // SYNC: Release pairs with the Acquire in `close_and_drain`.
+            None => gate.word.fetch_sub(1, Ordering::Release),
+        };
+        if word & CLOSED != 0 {
+            gate.tell();
+        }
     }
 }
 
@@ -92,6 +114,32 @@ mod tests {
         });
         gate.open();
         assert!(gate.enter().is_some());
+    }
+
+    #[test]
+    fn nobody_is_inside_while_it_is_closed() {
+        const TURNS: u32 = 3_000;
+        let (gate, inside) = (Gate::default(), AtomicU32::new(0));
+        let done = AtomicU32::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    while done.load(Ordering::Relaxed) == 0 {
+                        // More than a thread has places for: some are counted.
+                        let passes: [Option<Pass<'_>>; 6] = core::array::from_fn(|_| gate.enter());
+                        let entered = passes.iter().flatten().count() as u32;
+                        inside.fetch_add(entered, Ordering::Relaxed);
+                        inside.fetch_sub(entered, Ordering::Relaxed);
+                    }
+                });
+            }
+            for _ in 0..TURNS {
+                gate.close_and_drain(Instant::now() + Duration::from_secs(60)).expect("callers leave");
+                assert_eq!(inside.load(Ordering::Relaxed), 0);
+                gate.open();
+            }
+            done.store(1, Ordering::Relaxed);
+        });
     }
 
     #[test]
