@@ -3,7 +3,6 @@
 mod execute;
 mod failure;
 mod foreign;
-pub mod gate;
 mod group;
 pub mod objects;
 pub mod phase;
@@ -27,6 +26,7 @@ use crate::nccl::{Aborts, NcclLibrary, RealCommunicator};
 use crate::recovery::fingerprint::Fingerprint;
 use crate::request::{Class, OpCode, Request, Rule, Stage};
 use crate::session::fault::{Fault, FaultPlan, kill_self};
+use crate::sync::gate::{Gate, Pass};
 use crate::sync::{AtomicU32, Ordering};
 
 /// Executes the requests of one rank. Shared by the application's threads and the recovery thread.
@@ -36,7 +36,7 @@ pub struct Agent {
     /// Communicators that are being ended.
     pub(crate) aborts: Aborts,
     pub(crate) journal: Journal,
-    pub(crate) gate: gate::Gate,
+    pub(crate) gate: Gate,
     /// Where this rank stands; the session moves it.
     pub phase: PhaseCell,
     pub(crate) objects: objects::Objects,
@@ -87,7 +87,7 @@ impl Agent {
             nccl: parts.nccl,
             aborts: Aborts::default(),
             journal: parts.journal,
-            gate: gate::Gate::default(),
+            gate: Gate::default(),
             phase: PhaseCell::default(),
             objects: objects::Objects::default(),
             membership: parts.membership,
@@ -205,7 +205,7 @@ impl Agent {
         host: HostMemory,
         phase: Phase,
         record: Option<RecordRef>,
-        pass: Option<gate::Pass<'_>>,
+        pass: Option<Pass<'_>>,
         error: Error,
     ) -> Result<Value, Error> {
         let error = self.escalate(error);

@@ -1,13 +1,13 @@
-//! The gate: who is inside a request, and the way to get everybody out.
+//! A gate: who is inside (a request, a launch), and the way to get everybody out.
 //!
-//! Only asynchronous calls, and waits that poll together with the epoch, happen inside; so the gate
+//! Inside an agent's gate happen only asynchronous calls, and waits that poll together with the epoch; so it
 //! drains in microseconds once it is closed, whatever the device does.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
 
-use crate::sync::announce::{self, Place};
-use crate::sync::futex;
+use super::announce::{self, Place};
+use super::futex;
 
 const CLOSED: u32 = 1 << 31;
 
@@ -47,19 +47,32 @@ impl Gate {
         futex::wake_all(&self.left);
     }
 
+    /// Lets nobody in any more.
+    pub fn close(&self) {
+        self.word.fetch_or(CLOSED, Ordering::AcqRel);
+    }
+
+    fn counted(&self) -> u32 {
+        // SYNC: Acquire pairs with the Release in `drop`: all that was done inside is seen.
+        self.word.load(Ordering::Acquire) & !CLOSED
+    }
+
+    /// Whether everybody has left a closed gate.
+    pub fn is_drained(&self) -> bool {
+        self.counted() == 0 && !announce::may_run(self.address())
+    }
+
     /// Lets nobody in any more and waits until everybody is out. The number still inside when the
     /// deadline passed; the gate stays closed.
     pub fn close_and_drain(&self, deadline: Instant) -> Result<(), u32> {
-        self.word.fetch_or(CLOSED, Ordering::AcqRel);
+        self.close();
         loop {
             let left = self.left.load(Ordering::Acquire);
-            // SYNC: Acquire pairs with the Release in `drop`: all that was done inside is seen.
-            let counted = self.word.load(Ordering::Acquire) & !CLOSED;
-            if counted == 0 && !announce::may_run(self.address()) {
+            if self.is_drained() {
                 return Ok(());
             }
             if futex::wait(&self.left, left, deadline) == futex::Wait::TimedOut {
-                return Err(counted + announce::running(self.address()) as u32);
+                return Err(self.counted() + announce::running(self.address()) as u32);
             }
         }
     }
