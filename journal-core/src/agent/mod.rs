@@ -316,12 +316,17 @@ impl Agent {
             Call::MemFree { address } => self.lock_allocations().retain(|(a, _)| *a != address),
             _ => {}
         }
-        if request.op() == OpCode::AllReduce && !self.faults.is_empty() {
-            match self.faults.take(step) {
-                Some(Fault::Kill { delay }) => kill_self(delay, || self.membership.note_kill_time()),
-                Some(Fault::FailDevice) => self.fail_device(),
-                _ => {}
-            }
+        if request.op() == OpCode::AllReduce {
+            self.fail_as_told(step);
+        }
+    }
+
+    /// Carries out what is planned for `step`, unless it was.
+    pub(crate) fn fail_as_told(&self, step: u32) {
+        match self.faults.take(step) {
+            Some(Fault::Kill { delay }) => kill_self(delay, || self.membership.note_kill_time()),
+            Some(Fault::FailDevice) => self.fail_device(),
+            _ => {}
         }
     }
 
