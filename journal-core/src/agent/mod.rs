@@ -3,7 +3,6 @@
 mod execute;
 mod failure;
 mod foreign;
-pub mod gate;
 mod group;
 pub mod objects;
 pub mod phase;
@@ -21,12 +20,13 @@ use crate::backend::{Device, DevicePtr};
 use crate::error::Error;
 use crate::handle::{HandleKind, HandleTable, VirtualHandle};
 use crate::journal::store::Memory;
-use crate::journal::{Journal, Region};
+use crate::journal::{Journal, RecordRef, Region};
 use crate::membership::{Epoch, Incarnation, JobPolicy, Membership, MembershipError, Rank, ShmMembership};
 use crate::nccl::{Aborts, NcclLibrary, RealCommunicator};
 use crate::recovery::fingerprint::Fingerprint;
-use crate::request::{Class, EncodedHeader, OpCode, Request, Rule, Stage};
+use crate::request::{Class, OpCode, Request, Rule, Stage};
 use crate::session::fault::{Fault, FaultPlan, kill_self};
+use crate::sync::gate::{Gate, Pass};
 use crate::sync::{AtomicU32, Ordering};
 
 /// Executes the requests of one rank. Shared by the application's threads and the recovery thread.
@@ -36,7 +36,7 @@ pub struct Agent {
     /// Communicators that are being ended.
     pub(crate) aborts: Aborts,
     pub(crate) journal: Journal,
-    pub(crate) gate: gate::Gate,
+    pub(crate) gate: Gate,
     /// Where this rank stands; the session moves it.
     pub phase: PhaseCell,
     pub(crate) objects: objects::Objects,
@@ -87,7 +87,7 @@ impl Agent {
             nccl: parts.nccl,
             aborts: Aborts::default(),
             journal: parts.journal,
-            gate: gate::Gate::default(),
+            gate: Gate::default(),
             phase: PhaseCell::default(),
             objects: objects::Objects::default(),
             membership: parts.membership,
@@ -178,9 +178,7 @@ impl Agent {
         let record = match row.class {
             Class::Query => None,
             _ => {
-                let mut header = EncodedHeader::new();
-                let parts = request.encode_into(&mut header);
-                let (region, code) = (self.region_of(request), request.code());
+                let (parts, region, code) = (request.parts(), self.region_of(request), request.code());
                 // A full journal can still be taken apart.
                 Some(match row.class {
                     Class::Teardown => self.journal.append_vital(region, code, 0, &parts)?,
@@ -188,29 +186,54 @@ impl Agent {
                 })
             }
         };
-        let mut outcome = self.execute(request, host);
-        if let Err(error) = outcome {
-            outcome = Err(self.escalate(error));
+        match self.execute(request, host) {
+            Ok(value) => {
+                if let Some(record) = record {
+                    self.journal.complete(record, value & (FAILED - 1));
+                }
+                self.done(request, phase, value);
+                Ok(value)
+            }
+            Err(error) => self.failed(request, host, phase, record, pass, error),
         }
+    }
+
+    #[cold]
+    fn failed(
+        &self,
+        request: &Request<'_>,
+        host: HostMemory,
+        phase: Phase,
+        record: Option<RecordRef>,
+        pass: Option<Pass<'_>>,
+        error: Error,
+    ) -> Result<Value, Error> {
+        let error = self.escalate(error);
         if let Some(record) = record {
-            self.journal.complete(record, result_word(&outcome));
+            self.journal.complete(record, failure_word(&error));
         }
-        if let Err(Error::Redo) = outcome {
-            drop(pass);
-            self.wait_for_replay()?;
-            // The replay has issued what it replays, this request among it.
-            outcome = match request.rule(Stage::Step) {
-                Rule::Skip => self.execute(request, host),
-                _ => Ok(0),
-            };
+        if !error.is_redo() {
+            return Err(error);
         }
-        if let (Phase::InStep(step), Ok(value)) = (phase, &outcome) {
+        drop(pass);
+        self.wait_for_replay()?;
+        // The replay has issued what it replays, this request among it.
+        let value = match request.rule(Stage::Step) {
+            Rule::Skip => self.execute(request, host)?,
+            _ => 0,
+        };
+        self.done(request, phase, value);
+        Ok(value)
+    }
+
+    #[inline]
+    fn done(&self, request: &Request<'_>, phase: Phase, value: Value) {
+        if let Phase::InStep(step) = phase {
             // Nearly no request needs it.
             if matches!(request.op(), OpCode::MemAlloc | OpCode::MemFree | OpCode::AllReduce) {
-                self.after_step_request(request, *value, step);
+                self.after_step_request(request, value, step);
             }
         }
-        outcome
     }
 
     /// Reserves a handle of `kind`, sends the request that makes its object, and gives the handle back.
@@ -232,8 +255,7 @@ impl Agent {
 
     /// Records `request`, carries out `action`, stores its result.
     pub(crate) fn record_around<T>(&self, request: &Request<'_>, action: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
-        let mut header = EncodedHeader::new();
-        let record = self.journal.append(self.region(), request.code(), 0, &request.encode_into(&mut header))?;
+        let record = self.journal.append(self.region(), request.code(), 0, &request.parts())?;
         let outcome = action();
         let word = match &outcome {
             Ok(_) => 0,
@@ -294,12 +316,17 @@ impl Agent {
             Call::MemFree { address } => self.lock_allocations().retain(|(a, _)| *a != address),
             _ => {}
         }
-        if request.op() == OpCode::AllReduce && !self.faults.is_empty() {
-            match self.faults.take(step) {
-                Some(Fault::Kill { delay }) => kill_self(delay, || self.membership.note_kill_time()),
-                Some(Fault::FailDevice) => self.fail_device(),
-                _ => {}
-            }
+        if request.op() == OpCode::AllReduce {
+            self.fail_as_told(step);
+        }
+    }
+
+    /// Carries out what is planned for `step`, unless it was.
+    pub(crate) fn fail_as_told(&self, step: u32) {
+        match self.faults.take(step) {
+            Some(Fault::Kill { delay }) => kill_self(delay, || self.membership.note_kill_time()),
+            Some(Fault::FailDevice) => self.fail_device(),
+            _ => {}
         }
     }
 
@@ -329,13 +356,6 @@ impl Agent {
 
 /// Results as recorded: a value below 2^61, or bit 61 with the status of the error.
 const FAILED: u64 = 1 << 61;
-
-fn result_word(outcome: &Result<Value, Error>) -> u64 {
-    match outcome {
-        Ok(value) => value & (FAILED - 1),
-        Err(error) => failure_word(error),
-    }
-}
 
 fn failure_word(error: &Error) -> u64 {
     FAILED | u64::from(error.status() as i32 as u32)
