@@ -17,7 +17,6 @@
 pub mod status;
 mod boundary;
 #[allow(unsafe_code)]
-#[allow(unsafe_code)]
 mod shell;
 #[allow(unsafe_code)]
 mod argument;

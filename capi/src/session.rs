@@ -223,8 +223,8 @@ fn backend(number: i32) -> Result<BackendKind> {
  * @return REJOIN_STATUS_OK; REJOIN_STATUS_INVALID_ARGUMENT (not under `rejoin run`, for instance);
  *         REJOIN_STATUS_ACCESS (the launcher did not start this process); REJOIN_STATUS_NOT_FOUND (no such
  *         job); REJOIN_STATUS_EXISTS; REJOIN_STATUS_NO_SPACE; REJOIN_STATUS_DEVICE; REJOIN_STATUS_LIBRARY;
- *         REJOIN_STATUS_TIMEOUT (the replaced process, which the message names, has not ended within the
- *         time of a recovery's stage); REJOIN_STATUS_VERSION; REJOIN_STATUS_NULL_ARGUMENT
+ *         REJOIN_STATUS_TIMEOUT (the replaced process, which the message names, has not ended within
+ *         `rejoin run --stage-timeout`); REJOIN_STATUS_VERSION; REJOIN_STATUS_NULL_ARGUMENT
  * Threads: one.
  */
 #[unsafe(no_mangle)]
