@@ -642,6 +642,43 @@ typedef uint32_t rejoin_lane_owner;
 #endif // __STDC_VERSION__ >= 202311L
 #endif // __cplusplus
 
+/** Why a request cannot be replayed. Numbers are in records. */
+enum rejoin_reason
+#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+  : uint32_t
+#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+ {
+    /** It calls a function of the application. */
+    REJOIN_REASON_HOST_CALLBACK = 1,
+    /** Work goes into a graph instead of being done. */
+    REJOIN_REASON_GRAPH_CAPTURE = 2,
+    /** It maps memory or an event of another process. */
+    REJOIN_REASON_IPC_IMPORT = 3,
+    /** The call is not in the table. */
+    REJOIN_REASON_UNKNOWN_CALL = 4,
+    /** A stream or pointer that Rejoin did not make. */
+    REJOIN_REASON_FOREIGN_ARGUMENT = 5,
+    /** Only size and checksum of the bytes were recorded. */
+    REJOIN_REASON_BYTES_NOT_RECORDED = 6,
+    /** It changes communicators inside a step. */
+    REJOIN_REASON_COMMUNICATOR_IN_STEP = 7,
+    /** It accesses a window of another rank. */
+    REJOIN_REASON_ONE_SIDED = 8,
+    /** The application reset the device itself. */
+    REJOIN_REASON_DEVICE_RESET = 9,
+    /** It is the application's own, without a replay function. */
+    REJOIN_REASON_USER_REQUEST = 10,
+    /** Several devices in one process. */
+    REJOIN_REASON_SEVERAL_DEVICES = 11,
+};
+#ifndef __cplusplus
+#if __STDC_VERSION__ >= 202311L
+typedef enum rejoin_reason rejoin_reason;
+#else
+typedef uint32_t rejoin_reason;
+#endif // __STDC_VERSION__ >= 202311L
+#endif // __cplusplus
+
 /** Reads a journal as it is written. */
 typedef struct rejoin_follower rejoin_follower;
 
@@ -3118,6 +3155,31 @@ rejoin_status rejoin_request_set_bytes(struct rejoin_request *request,
                                        uint32_t position,
                                        const void *value,
                                        size_t value_bytes);
+
+/**
+ * Says that an argument is foreign: a stream or pointer of CUDA's own instead of a handle or an address of the
+ * session. It is passed through as it is; no replay executes the request.
+ *
+ * @param request   open
+ * @param position  from 0, as in docs/requests.md
+ * @return REJOIN_STATUS_OK; REJOIN_STATUS_INVALID_ARGUMENT (a size or bytes, which cannot be foreign);
+ *         REJOIN_STATUS_NULL_ARGUMENT
+ * Threads: any; one at a time is served.
+ */
+rejoin_status rejoin_request_set_foreign(struct rejoin_request *request,
+                                         uint32_t position);
+
+/**
+ * Says why a request cannot be replayed, although its row can: `rejoin verify` and rejoin_snapshot_get_obstacle()
+ * tell it.
+ *
+ * @param request  open
+ * @param reason   a rejoin_reason; 0: as its row says
+ * @return REJOIN_STATUS_OK; REJOIN_STATUS_INVALID_ARGUMENT; REJOIN_STATUS_NULL_ARGUMENT
+ * Threads: any; one at a time is served.
+ */
+rejoin_status rejoin_request_set_reason(struct rejoin_request *request,
+                                        uint32_t reason);
 
 /**
  * Records and executes a request. A handle that it creates is reserved first.

@@ -500,6 +500,8 @@ public:
     Status set(uint32_t position, const void *value, size_t bytes) const {
         return rejoin_request_set_bytes(get(), position, value, bytes);
     }
+    Status set_foreign(uint32_t position) const { return rejoin_request_set_foreign(get(), position); }
+    Status set_reason(rejoin_reason reason) const { return rejoin_request_set_reason(get(), static_cast<uint32_t>(reason)); }
     Result<rejoin_record_ref> append(const Journal &journal, rejoin_region region) const {
         rejoin_record_ref record = {0, 0};
         Status status = rejoin_request_append(journal.get(), static_cast<uint32_t>(region), get(), &record);

@@ -4,7 +4,7 @@ use core::ffi::{c_char, c_void};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use journal_core::handle::VirtualHandle;
-use journal_core::request::{self, ArgType, Direction, ENCODING_VERSION, OpCode, Request, Row, Slot};
+use journal_core::request::{self, ArgType, Direction, ENCODING_VERSION, OpCode, Reason, Request, Row, Slot};
 
 use crate::argument::{Out, TextOut, bytes};
 use crate::boundary::{Failure, Result, boundary};
@@ -23,6 +23,9 @@ struct Parts {
     row: &'static Row,
     words: Vec<u64>,
     runs: Vec<Vec<u8>>,
+    /// A bit for each argument that is foreign.
+    foreign: u16,
+    reason: Option<Reason>,
 }
 
 struct RequestObject(Mutex<Parts>);
@@ -44,7 +47,9 @@ impl Parts {
 
     /// As a record's payload: decoding it checks every argument.
     fn payload(&self) -> Vec<u8> {
-        let lead = (self.words.len() as u64) << 16 | (self.runs.len() as u64) << 24 | u64::from(ENCODING_VERSION) << 40;
+        let reason = self.reason.map_or(0, |reason| reason as u64);
+        let counts = (self.words.len() as u64) << 16 | (self.runs.len() as u64) << 24;
+        let lead = u64::from(self.foreign) | counts | reason << 32 | u64::from(ENCODING_VERSION) << 40;
         let lengths = self.runs.iter().map(|run| run.len() as u64);
         let head = [lead].into_iter().chain(self.words.iter().copied()).chain(lengths);
         head.flat_map(u64::to_le_bytes).chain(self.runs.iter().flatten().copied()).collect()
@@ -86,7 +91,8 @@ pub unsafe extern "C" fn rejoin_request_create(opcode: u16, out_request: *mut *m
         let row = OpCode::from_code(opcode)
             .ok_or_else(|| Failure::invalid(format!("opcode {opcode:#06x} is not in this version's table")))?
             .row();
-        let parts = Parts { code: opcode, row, words: vec![0; row.words()], runs: vec![Vec::new(); row.byte_runs()] };
+        let (words, runs) = (vec![0; row.words()], vec![Vec::new(); row.byte_runs()]);
+        let parts = Parts { code: opcode, row, words, runs, foreign: 0, reason: None };
         out.set(Shell::create(RequestObject(Mutex::new(parts))).cast());
         Ok(())
     })
@@ -159,6 +165,82 @@ pub unsafe extern "C" fn rejoin_request_set_bytes(
             return Err(Failure::invalid(format!("{} is a word: use rejoin_request_set_word", argument.name)));
         };
         parts.runs[usize::from(n)] = value.to_vec();
+        Ok(())
+    })
+}
+
+/**
+ * Says that an argument is foreign: a stream or pointer of CUDA's own instead of a handle or an address of the
+ * session. It is passed through as it is; no replay executes the request.
+ *
+ * @param request   open
+ * @param position  from 0, as in docs/requests.md
+ * @return REJOIN_STATUS_OK; REJOIN_STATUS_INVALID_ARGUMENT (a size or bytes, which cannot be foreign);
+ *         REJOIN_STATUS_NULL_ARGUMENT
+ * Threads: any; one at a time is served.
+ */
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rejoin_request_set_foreign(request: *mut rejoin_request, position: u32) -> rejoin_status {
+    boundary(|| {
+        // SAFETY: a pointer of C, as the header says.
+        let object = unsafe { Shell::<RequestObject>::enter(request.cast()) }?;
+        let mut parts = object.lock();
+        let argument = parts.argument(position)?;
+        if !argument.ty.may_be_foreign() {
+            return Err(Failure::invalid(format!("{} is no stream or pointer, so it cannot be foreign", argument.name)));
+        }
+        parts.foreign |= 1 << position;
+        Ok(())
+    })
+}
+
+/// Why a request cannot be replayed. Numbers are in records.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
+pub enum rejoin_reason {
+    /// It calls a function of the application.
+    HostCallback = 1,
+    /// Work goes into a graph instead of being done.
+    GraphCapture = 2,
+    /// It maps memory or an event of another process.
+    IpcImport = 3,
+    /// The call is not in the table.
+    UnknownCall = 4,
+    /// A stream or pointer that Rejoin did not make.
+    ForeignArgument = 5,
+    /// Only size and checksum of the bytes were recorded.
+    BytesNotRecorded = 6,
+    /// It changes communicators inside a step.
+    CommunicatorInStep = 7,
+    /// It accesses a window of another rank.
+    OneSided = 8,
+    /// The application reset the device itself.
+    DeviceReset = 9,
+    /// It is the application's own, without a replay function.
+    UserRequest = 10,
+    /// Several devices in one process.
+    SeveralDevices = 11,
+}
+
+/**
+ * Says why a request cannot be replayed, although its row can: `rejoin verify` and rejoin_snapshot_get_obstacle()
+ * tell it.
+ *
+ * @param request  open
+ * @param reason   a rejoin_reason; 0: as its row says
+ * @return REJOIN_STATUS_OK; REJOIN_STATUS_INVALID_ARGUMENT; REJOIN_STATUS_NULL_ARGUMENT
+ * Threads: any; one at a time is served.
+ */
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rejoin_request_set_reason(request: *mut rejoin_request, reason: u32) -> rejoin_status {
+    boundary(|| {
+        // SAFETY: a pointer of C, as the header says.
+        let object = unsafe { Shell::<RequestObject>::enter(request.cast()) }?;
+        let known = u8::try_from(reason).ok().and_then(Reason::from_code);
+        if reason != 0 && known.is_none() {
+            return Err(Failure::invalid(format!("reason {reason}: use a rejoin_reason")));
+        }
+        object.lock().reason = known;
         Ok(())
     })
 }
@@ -325,4 +407,28 @@ pub unsafe extern "C" fn rejoin_request_describe(
         out.set(&request::decode_borrowed(kind, payload)?.to_string());
         Ok(())
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reasons_have_the_cores_numbers_and_a_request_keeps_its_marks() {
+        use rejoin_reason as C;
+        let all = [
+            C::HostCallback, C::GraphCapture, C::IpcImport, C::UnknownCall, C::ForeignArgument, C::BytesNotRecorded,
+            C::CommunicatorInStep, C::OneSided, C::DeviceReset, C::UserRequest, C::SeveralDevices,
+        ];
+        assert_eq!(all.len(), Reason::ALL.len());
+        for (c, core) in all.into_iter().zip(Reason::ALL) {
+            assert_eq!((c as u32, format!("{c:?}")), (core as u32, format!("{core:?}")));
+        }
+        let row = OpCode::StreamSynchronize.row();
+        let parts = Parts { code: row.opcode as u16, row, words: vec![77], runs: vec![], foreign: 1, reason: Some(Reason::OneSided) };
+        let payload = parts.payload();
+        let decoded = request::decode_borrowed(parts.code, &payload).expect("as the core writes it");
+        let expected = request::stream_synchronize(VirtualHandle(77)).foreign(0).with_reason(Reason::OneSided);
+        assert_eq!(decoded, expected);
+    }
 }

@@ -15,10 +15,10 @@ const SOURCES: [&str; 24] = [
 ];
 
 /// Enums that parameters take as plain numbers, so that any number of C is a valid argument.
-const ENUMS: [&str; 17] = [
+const ENUMS: [&str; 18] = [
     "rejoin_status", "rejoin_backend", "rejoin_state_kind", "rejoin_data_type", "rejoin_reduce_op", "rejoin_handle_kind",
     "rejoin_region", "rejoin_outcome", "rejoin_cause", "rejoin_strategy", "rejoin_recovery_outcome", "rejoin_event_kind", "rejoin_handle",
-    "rejoin_journal_policy", "rejoin_unregistered", "rejoin_append_mode", "rejoin_lane_owner",
+    "rejoin_journal_policy", "rejoin_unregistered", "rejoin_append_mode", "rejoin_lane_owner", "rejoin_reason",
 ];
 
 fn generate() -> String {

@@ -175,11 +175,43 @@ static void what_a_killed_writer_left(void) {
     EXPECT(rejoin_journal_remove("../passwd"), INVALID_ARGUMENT, NULL);
 }
 
+/* Requests that their row could replay, and these cannot be. */
+static void marks_of_requests(void) {
+    rejoin_journal *journal = create(3);
+    rejoin_request *request = NULL;
+    rejoin_snapshot *snapshot = NULL;
+    rejoin_record_ref record;
+    rejoin_obstacle obstacle = REJOIN_OBSTACLE_INIT;
+    EXPECT(rejoin_request_create(REJOIN_REQUEST_MEMSET_ASYNC, &request), OK, NULL);
+    EXPECT(rejoin_request_set_word(request, 3, 0x7f0000001000), OK, NULL);
+    EXPECT(rejoin_request_set_foreign(request, 2), INVALID_ARGUMENT, "no stream or pointer");
+    EXPECT(rejoin_request_set_foreign(request, 9), INVALID_ARGUMENT, "no argument 9");
+    EXPECT(rejoin_request_set_foreign(request, 3), OK, NULL);
+    EXPECT(rejoin_request_append(journal, REJOIN_REGION_STEP, request, &record), OK, NULL);
+    EXPECT(rejoin_request_close(request), OK, NULL);
+    EXPECT(rejoin_request_create(REJOIN_REQUEST_MEMSET, &request), OK, NULL);
+    EXPECT(rejoin_request_set_reason(request, 99), INVALID_ARGUMENT, "rejoin_reason");
+    EXPECT(rejoin_request_set_reason(request, REJOIN_REASON_GRAPH_CAPTURE), OK, NULL);
+    EXPECT(rejoin_request_append(journal, REJOIN_REGION_STEP, request, &record), OK, NULL);
+    EXPECT(rejoin_request_set_reason(request, 0), OK, NULL);
+    EXPECT(rejoin_request_append(journal, REJOIN_REGION_STEP, request, &record), OK, NULL);
+    EXPECT(rejoin_request_close(request), OK, NULL);
+    EXPECT(rejoin_journal_snapshot(journal, 0, &snapshot), OK, NULL);
+    EXPECT(rejoin_snapshot_get_obstacle(snapshot, 0, &obstacle), OK, NULL);
+    TRUE(obstacle.sequence == 1 && strstr(obstacle.reason, "did not make") != NULL && strstr(obstacle.request, "foreign") != NULL);
+    EXPECT(rejoin_snapshot_get_obstacle(snapshot, 1, &obstacle), OK, NULL);
+    TRUE(obstacle.sequence == 2 && strstr(obstacle.reason, "graph") != NULL);
+    EXPECT(rejoin_snapshot_get_obstacle(snapshot, 2, &obstacle), NOT_FOUND, NULL);
+    EXPECT(rejoin_snapshot_close(snapshot), OK, NULL);
+    end(journal);
+}
+
 int main(void) {
     snprintf(job, sizeof job, "reader-%d", (int)getpid());
     parts_flags_and_payloads_that_are_elsewhere();
     handles_one_by_one();
     what_a_killed_writer_left();
+    marks_of_requests();
     if (failures == 0) printf("ok\n");
     return failures != 0;
 }
