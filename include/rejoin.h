@@ -1164,7 +1164,8 @@ const char *rejoin_last_error(void);
 /**
  * Joins a job as the rank that the launcher has given to this process: opens device, NCCL and journal, and
  * starts the threads that watch the other ranks. One session a process. A replacement waits here until the
- * process that it replaces is proven gone, since that may still hold device memory.
+ * process that it replaces is proven gone, since that may still hold device memory. After a failure other than
+ * REJOIN_STATUS_INVALID_ARGUMENT the rank's token may be used up: end the process, so that the launcher goes on.
  *
  * @param options      how; NULL: all from the environment that `rejoin run` sets
  * @param out_session  set on OK; leave with rejoin_session_finalize(), then give it to rejoin_session_close()
@@ -1532,8 +1533,7 @@ rejoin_status rejoin_session_on_event(struct rejoin_session *session,
  * @param dst         in a live allocation
  * @param data        copied
  * @param data_bytes  its length
- * @return REJOIN_STATUS_OK; REJOIN_STATUS_REDO; REJOIN_STATUS_DEVICE; REJOIN_STATUS_JOURNAL_FULL;
- *         REJOIN_STATUS_NULL_ARGUMENT
+ * @return see "What requests return"
  * Threads: any, concurrently.
  */
 rejoin_status rejoin_memcpy_htod(const struct rejoin_session *session,
@@ -1549,7 +1549,7 @@ rejoin_status rejoin_memcpy_htod(const struct rejoin_session *session,
  * @param data        stays valid and unchanged until the copy has completed on the stream
  * @param data_bytes  its length
  * @param stream      0: the default stream
- * @return as rejoin_memcpy_htod(); REJOIN_STATUS_STALE_HANDLE
+ * @return see "What requests return"
  * Threads: any, concurrently.
  */
 rejoin_status rejoin_memcpy_htod_async(const struct rejoin_session *session,

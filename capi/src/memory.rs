@@ -23,8 +23,7 @@ pub type rejoin_device_ptr = u64;
  * @param dst         in a live allocation
  * @param data        copied
  * @param data_bytes  its length
- * @return REJOIN_STATUS_OK; REJOIN_STATUS_REDO; REJOIN_STATUS_DEVICE; REJOIN_STATUS_JOURNAL_FULL;
- *         REJOIN_STATUS_NULL_ARGUMENT
+ * @return see "What requests return"
  * Threads: any, concurrently.
  */
 #[unsafe(no_mangle)]
@@ -51,7 +50,7 @@ pub unsafe extern "C" fn rejoin_memcpy_htod(
  * @param data        stays valid and unchanged until the copy has completed on the stream
  * @param data_bytes  its length
  * @param stream      0: the default stream
- * @return as rejoin_memcpy_htod(); REJOIN_STATUS_STALE_HANDLE
+ * @return see "What requests return"
  * Threads: any, concurrently.
  */
 #[unsafe(no_mangle)]
