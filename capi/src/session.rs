@@ -216,8 +216,8 @@ fn backend(number: i32) -> Result<BackendKind> {
 /**
  * Joins a job as the rank that the launcher has given to this process: opens device, NCCL and journal, and
  * starts the threads that watch the other ranks. One session a process. A replacement waits here until the
- * process that it replaces is proven gone, since that may still hold device memory. After a failure other than
- * REJOIN_STATUS_INVALID_ARGUMENT the rank's token may be used up: end the process, so that the launcher goes on.
+ * process that it replaces is proven gone, since that may still hold device memory. After a failure the rank's token
+ * may be used up: end the process, so that the launcher goes on.
  *
  * @param options      how; NULL: all from the environment that `rejoin run` sets
  * @param out_session  set on OK; leave with rejoin_session_finalize(), then give it to rejoin_session_close()
