@@ -25,7 +25,7 @@ use crate::journal::{Journal, Region};
 use crate::membership::{Epoch, Incarnation, JobPolicy, Membership, MembershipError, Rank, ShmMembership};
 use crate::nccl::{Aborts, NcclLibrary, RealCommunicator};
 use crate::recovery::fingerprint::Fingerprint;
-use crate::request::{Class, EncodedHeader, OpCode, Request, Rule, Stage};
+use crate::request::{self, Call, Class, EncodedHeader, OpCode, Request, Rule, Stage};
 use crate::session::fault::{Fault, FaultPlan, kill_self};
 use crate::sync::{AtomicU32, Ordering};
 
@@ -197,16 +197,11 @@ impl Agent {
         }
         if let Err(Error::Redo) = outcome {
             drop(pass);
-            self.wait_for_replay()?;
-            // The replay has issued what it replays, this request among it.
-            outcome = match request.rule(Stage::Step) {
-                Rule::Skip => self.execute(request, host),
-                _ => Ok(0),
-            };
+            outcome = self.after_replay(request, host, record);
         }
         if let (Phase::InStep(step), Ok(value)) = (phase, &outcome) {
             // Nearly no request needs it.
-            if matches!(request.op(), OpCode::MemAlloc | OpCode::MemFree | OpCode::AllReduce) {
+            if request.op() == OpCode::AllReduce || is_about_memory(request.op()) {
                 self.after_step_request(request, *value, step);
             }
         }
@@ -247,23 +242,35 @@ impl Agent {
         if self.phase.get() == Phase::SetUp { Region::Setup } else { Region::Step }
     }
 
-    /// What lives longer than a step is kept longer: objects made or destroyed outside of steps, and objects
-    /// of the set-up that a step destroys (a replay of the open step leaves those out by their sequence).
+    /// What lives longer than a step is kept longer: the making and the end of objects, inside of steps and outside of
+    /// them. Memory that a step allocates is gone at its end, and so are its records.
     fn region_of(&self, request: &Request<'_>) -> Region {
-        let class = request.row().class;
-        match self.phase.get() {
-            Phase::InStep(_) if class == Class::Teardown && !self.is_of_this_step(request) => Region::Setup,
-            Phase::InStep(_) => Region::Step,
-            _ if matches!(class, Class::Setup | Class::Teardown) => Region::Setup,
+        match request.row().class {
+            Class::Setup | Class::Teardown => match self.phase.get() {
+                Phase::InStep(_) if !lives_on(request) || self.is_of_this_step(request) => Region::Step,
+                _ => Region::Setup,
+            },
             _ => self.region(),
         }
     }
 
     fn is_of_this_step(&self, request: &Request<'_>) -> bool {
         match request.call() {
-            crate::request::Call::MemFree { address } => self.lock_allocations().iter().any(|(a, _)| *a == address),
+            Call::MemAlloc { .. } | Call::NcclMemAlloc { .. } => true,
+            Call::MemFree { address } | Call::NcclMemFree { address } => self.lock_allocations().iter().any(|(a, _)| *a == address),
             _ => false,
         }
+    }
+
+    /// The open step is void, and what it has allocated is still the application's: recorded anew.
+    pub(crate) fn carry_step_allocations(&self) -> Result<(), Error> {
+        for (address, bytes) in self.open_step_allocations() {
+            let mut header = EncodedHeader::new();
+            let request = request::mem_alloc(bytes);
+            let record = self.journal.append(Region::Step, request.code(), 0, &request.encode_into(&mut header))?;
+            self.journal.complete(record, address.0);
+        }
+        Ok(())
     }
 
     /// Copies to the device are recorded with their bytes, not by their digest.
@@ -288,10 +295,9 @@ impl Agent {
     }
 
     fn after_step_request(&self, request: &Request<'_>, value: Value, step: u32) {
-        use crate::request::Call;
         match request.call() {
-            Call::MemAlloc { bytes } => self.lock_allocations().push((DevicePtr(value), bytes)),
-            Call::MemFree { address } => self.lock_allocations().retain(|(a, _)| *a != address),
+            Call::MemAlloc { bytes } | Call::NcclMemAlloc { bytes } => self.lock_allocations().push((DevicePtr(value), bytes)),
+            Call::MemFree { address } | Call::NcclMemFree { address } => self.lock_allocations().retain(|(a, _)| *a != address),
             _ => {}
         }
         if request.op() == OpCode::AllReduce && !self.faults.is_empty() {
@@ -325,6 +331,15 @@ impl Agent {
     pub(crate) fn open_step_allocations(&self) -> Vec<(DevicePtr, u64)> {
         self.lock_allocations().clone()
     }
+}
+
+fn is_about_memory(op: OpCode) -> bool {
+    matches!(op, OpCode::MemAlloc | OpCode::MemFree | OpCode::NcclMemAlloc | OpCode::NcclMemFree)
+}
+
+/// A replay of the set-up has something to do for it, or has to be refused because of it.
+fn lives_on(request: &Request<'_>) -> bool {
+    !matches!(request.rule(Stage::Setup), Rule::Skip | Rule::Rebuild)
 }
 
 /// Results as recorded: a value below 2^61, or bit 61 with the status of the error.

@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::handle::VirtualHandle;
 use crate::membership::Epoch;
@@ -38,15 +38,23 @@ impl Drop for Replaying {
 pub(crate) struct Substitutes(Mutex<HashMap<VirtualHandle, u64>>);
 
 impl Substitutes {
+    fn lock(&self) -> MutexGuard<'_, HashMap<VirtualHandle, u64>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     pub(crate) fn put(&self, handle: VirtualHandle, real: u64) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(handle, real);
+        self.lock().insert(handle, real);
     }
 
     pub(crate) fn get(&self, handle: VirtualHandle) -> Option<u64> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&handle).copied()
+        self.lock().get(&handle).copied()
     }
 
-    pub(crate) fn clear(&self) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    pub(crate) fn take(&self, handle: VirtualHandle) -> Option<u64> {
+        self.lock().remove(&handle)
+    }
+
+    pub(crate) fn take_all(&self) -> HashMap<VirtualHandle, u64> {
+        std::mem::take(&mut *self.lock())
     }
 }

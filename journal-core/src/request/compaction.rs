@@ -111,6 +111,12 @@ fn entry(objects: &mut Objects, record: &Record, request: OwnedRequest, is_ours:
         let word = borrowed.word(position).filter(|word| *word != 0 && KINDS.contains(&kind))?;
         Some(objects.handle(VirtualHandle(word)))
     };
+    // A function is a part of its module: it comes from it and goes with it.
+    if let Call::ModuleGetFunction { function, module: whole, .. } | Call::LibraryGetKernel { function, library: whole, .. } = request.call() {
+        let object = objects.handle(whole);
+        objects.handles.insert(function, object);
+        return Entry { sequence: record.sequence, request, is_ours, effect: vec![object], names: vec![object], creates: None, destroys: None };
+    }
     let mut creates = row.creates().next().and_then(|made| handle_at(objects, made));
     let mut destroys = row.destroys().next().and_then(|gone| handle_at(objects, gone));
     let mut effect: Vec<Object> = creates.into_iter().chain(destroys).collect();
