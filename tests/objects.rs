@@ -188,6 +188,18 @@ impl Rank {
         Ok(())
     }
 
+    /// A table of more bytes than the journal holds, which others hold too or not.
+    fn upload_large(&self, others: Option<VirtualHandle>) -> DevicePtr {
+        let table = self.session.mem_alloc(LARGE).expect("memory");
+        self.session.memcpy_htod(table, &large()).expect("uploaded all the same");
+        self.session.state_register("large table", table, LARGE, StateKind::Constant, others).expect("registered");
+        // One that nothing is left of.
+        let staging = self.session.mem_alloc(LARGE).expect("memory");
+        self.session.memcpy_htod(staging, &large()).expect("uploaded all the same");
+        self.session.mem_free(staging).expect("freed");
+        table
+    }
+
     /// Nothing is left of them when the set-up is over.
     fn make_and_end_many(&self) {
         let s = &self.session;
@@ -205,6 +217,13 @@ impl Rank {
             s.event_destroy(event).expect("ended");
         }
     }
+}
+
+/// More than a journal of 4 MiB takes in one piece.
+const LARGE: u64 = 5 << 20;
+
+fn large() -> Vec<u8> {
+    (0..LARGE as u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect()
 }
 
 /// What a rank does, by the name that the test gives in its environment.
@@ -227,6 +246,21 @@ fn rank() {
             rank.steps(8, give, |rank, step| {
                 let now = recorded(rank);
                 assert!(before > 7000 && now < 100, "compacted at the commit of step {step}: {before} records, then {now}");
+            });
+        }
+        "uploads-more-than-its-journal-holds" | "is-alone-with-it" => {
+            let others = (role != "is-alone-with-it").then_some(rank.communicator);
+            let table = rank.upload_large(others);
+            rank.steps(8, Rank::give, |rank, step| {
+                if step == 1 && rank.session.rank().0 == 0 {
+                    let verified = run(rejoin().args(["verify", &std::env::var("REJOIN_JOB").expect("a job")]));
+                    eprintln!("verified: {:?} {}", verified.status.code(), verified.stdout);
+                }
+                let mut now = vec![0; LARGE as usize];
+                match rank.session.memcpy_dtoh(&mut now, table) {
+                    Ok(()) => assert!(now == large(), "after step {step}"),
+                    Err(error) => assert!(error.is_redo(), "{error}"),
+                }
             });
         }
         other => panic!("no role {other}"),
@@ -289,4 +323,17 @@ fn a_compacted_set_up_is_replayed_and_a_replacement_goes_on_beside_it() {
         ends_right("many-in-set-up", 8, fault, &[]);
     }
     ends_right("many-in-set-up", 8, "fail-device:1@3;kill:0@5", &["--policy", "replay"]);
+}
+
+#[test]
+fn an_upload_that_the_journal_cannot_hold_comes_from_a_donor_or_is_named_beforehand() {
+    for fault in ["", "fail-device:1@3", "kill:1@3;fail-device:0@5"] {
+        let ended = ends_right("uploads-more-than-its-journal-holds", 8, fault, &[]);
+        ended.expect_stderr("verified: Some(0)").expect_stderr("can be replayed");
+    }
+    let name = job_name("alone");
+    let ended = run(&mut job(&name, "is-alone-with-it", "fail-device:1@3", &[])).expect_code(12);
+    let ended = ended.expect_stderr("verified: Some(1)").expect_stderr("FATAL set-up").expect_stderr("REJOIN_JOURNAL_BYTES");
+    ended.expect_stderr("without its 5242880 bytes) of rank 1 cannot be replayed");
+    assert_eq!(segments(&name), [""; 0]);
 }

@@ -21,7 +21,7 @@ use crate::backend::{Device, DevicePtr};
 use crate::error::Error;
 use crate::handle::{HandleKind, HandleTable, VirtualHandle};
 use crate::journal::store::Memory;
-use crate::journal::{Journal, Region};
+use crate::journal::{AppendError, Journal, RecordRef, Region};
 use crate::membership::{Epoch, Incarnation, JobPolicy, Membership, MembershipError, Rank, ShmMembership};
 use crate::nccl::{Aborts, NcclLibrary, RealCommunicator};
 use crate::recovery::fingerprint::Fingerprint;
@@ -60,6 +60,9 @@ pub struct Agent {
     foreign: AtomicU32,
     unique_ids: AtomicU32,
 }
+
+/// Fewer bytes than this always go into the journal, or the call is refused.
+const LARGE: u64 = 64 << 10;
 
 /// Waits until recovery has issued the open step again; false: the application has to run it again.
 pub(crate) type AwaitReplay = Box<dyn Fn() -> Result<bool, Error> + Send + Sync>;
@@ -182,9 +185,13 @@ impl Agent {
                 let parts = request.encode_into(&mut header);
                 let (region, code) = (self.region_of(request), request.code());
                 // A full journal can still be taken apart.
-                Some(match row.class {
-                    Class::Teardown => self.journal.append_vital(region, code, 0, &parts)?,
-                    _ => self.journal.append(region, code, 0, &parts)?,
+                let appended = match row.class {
+                    Class::Teardown => self.journal.append_vital(region, code, 0, &parts),
+                    _ => self.journal.append(region, code, 0, &parts),
+                };
+                Some(match appended {
+                    Ok(record) => record,
+                    Err(error) => self.append_without_bytes(region, request, error)?,
                 })
             }
         };
@@ -206,6 +213,24 @@ impl Agent {
             }
         }
         outcome
+    }
+
+    /// Bytes that the journal has no room for: work of the device that needs them is recorded without them, and their
+    /// content has to come from elsewhere in a recovery. What makes an object is not done without its record.
+    #[cold]
+    fn append_without_bytes(&self, region: Region, request: &Request<'_>, error: AppendError) -> Result<RecordRef, Error> {
+        let bytes = request.encoded_len() as u64;
+        if request.row().class != Class::Step || !error.is_for_space() || bytes < LARGE {
+            return Err(error.into());
+        }
+        let mut header = EncodedHeader::new();
+        let [lead, words, lengths, first, second] = request.encode_into(&mut header);
+        let head = [lead, words, lengths].concat();
+        tracing::warn!(
+            request = request.row().name, bytes, %error,
+            "recorded without its bytes; `rejoin verify` tells whether a recovery can do without them"
+        );
+        Ok(self.journal.append_absent(region, request.code(), 0, &[&head, first, second])?)
     }
 
     /// Reserves a handle of `kind`, sends the request that makes its object, and gives the handle back.

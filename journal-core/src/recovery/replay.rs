@@ -7,7 +7,7 @@
 
 use super::attempt::Attempt;
 use super::open_step::OpenStep;
-use super::stage;
+use super::{replayable, stage};
 use crate::agent::{HostMemory, Phase, recorded_value, replaying::Replaying};
 use crate::backend::{DevicePtr, RealHandle};
 use crate::error::Error;
@@ -35,6 +35,10 @@ impl Attempt<'_> {
         let mut records: Vec<&Record> = snapshot.setup.iter().chain(of_step).collect();
         records.sort_unstable_by_key(|record| record.sequence);
         for record in records {
+            if record.outcome == Outcome::Absent {
+                self.do_without(&snapshot, record)?;
+                continue;
+            }
             let Some((request, value)) = succeeded(record)? else { continue };
             executed += u64::from(self.replay_one(record, &request, value, Stage::Setup)?);
         }
@@ -48,6 +52,16 @@ impl Attempt<'_> {
         })?;
         self.end_substitutes()?;
         Ok(executed)
+    }
+
+    /// Goes on without an upload whose bytes were not recorded, if what it filled comes from elsewhere.
+    fn do_without(&self, snapshot: &Snapshot, record: &Record) -> Result<(), Error> {
+        match replayable::unrecorded(snapshot, record) {
+            None => Ok(()),
+            Some(obstacle) => Err(Error::NotRecoverable {
+                what: format!("record {} ({}) of rank {} cannot be replayed: {}", record.sequence, obstacle.request, self.me, obstacle.reason),
+            }),
+        }
     }
 
     /// The journal, if it is complete enough to be replayed.

@@ -26,7 +26,7 @@ mod row;
 
 pub use argument::{ArgType, ReduceOperator};
 pub use compaction::unneeded;
-pub use decode::{DecodeError, OwnedRequest, decode, decode_borrowed};
+pub use decode::{AbsentRequest, DecodeError, OwnedRequest, decode, decode_absent, decode_borrowed};
 pub use encode::{ENCODING_VERSION, EncodedHeader};
 pub use opcode::constructors::*;
 pub use opcode::{Call, OpCode};
