@@ -289,7 +289,7 @@ fn ends_right(role: &str, steps: u32, fault: &str, options: &[&str]) -> Ended {
     // Under policy replay a rank whose process lives does not notice, unless its device failed after the decision.
     let is_replayed = options.contains(&"replay");
     if !(is_replayed && fault.contains("+go")) {
-        assert_eq!(ended.stderr.contains("again"), failures > 0 && !is_replayed, "{fault} {options:?}: {ended:#?}");
+        assert_eq!(ended.stderr.contains("a rank runs a step again"), failures > 0 && !is_replayed, "{fault} {options:?}: {ended:#?}");
     }
     assert_eq!(segments(&name), [""; 0]);
     ended

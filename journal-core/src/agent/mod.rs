@@ -53,6 +53,7 @@ pub struct Agent {
     step_allocations: Mutex<Vec<(DevicePtr, u64)>>,
     freed_after_quiesce: Mutex<Vec<DevicePtr>>,
     pub(crate) substitutes: replaying::Substitutes,
+    pub(crate) sources: replaying::Sources,
     /// The device was lost in a step of this rank: whatever the phase says, the step is over for it.
     device_lost: AtomicU32,
     await_replay: std::sync::OnceLock<AwaitReplay>,
@@ -104,6 +105,7 @@ impl Agent {
             step_allocations: Mutex::default(),
             freed_after_quiesce: Mutex::default(),
             substitutes: replaying::Substitutes::default(),
+            sources: replaying::Sources::default(),
             device_lost: AtomicU32::new(0),
             await_replay: std::sync::OnceLock::new(),
             foreign: AtomicU32::new(0),
@@ -315,6 +317,7 @@ impl Agent {
 
     /// Everything has drained: frees what waited for that.
     pub(crate) fn quiesced(&self) -> Result<(), Error> {
+        self.sources.clear();
         let addresses = core::mem::take(&mut *self.freed_after_quiesce.lock().unwrap_or_else(PoisonError::into_inner));
         addresses.into_iter().try_for_each(|address| Ok(self.device.free(address)?))
     }

@@ -6,6 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::handle::VirtualHandle;
 use crate::membership::Epoch;
+use crate::request::{Call, OwnedRequest};
 
 thread_local! {
     static EPOCH: Cell<Option<Epoch>> = const { Cell::new(None) };
@@ -30,6 +31,24 @@ impl Replaying {
 impl Drop for Replaying {
     fn drop(&mut self) {
         EPOCH.set(None);
+    }
+}
+
+/// Requests whose bytes the device may still read: a replay issues asynchronous copies out of its own copy of the journal.
+/// Kept until a recovery has seen all streams empty: of a stream that the step has ended, nobody else will.
+#[derive(Debug, Default)]
+pub(crate) struct Sources(Mutex<Vec<OwnedRequest>>);
+
+impl Sources {
+    pub(crate) fn keep(&self, request: OwnedRequest) {
+        if let Call::MemcpyHtoDAsync { .. } = request.call() {
+            self.0.lock().unwrap_or_else(PoisonError::into_inner).push(request);
+        }
+    }
+
+    /// All streams are empty.
+    pub(crate) fn clear(&self) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 }
 

@@ -28,6 +28,7 @@ impl Attempt<'_> {
         agent.device.reset()?;
         DEVICE_KINDS.iter().for_each(|kind| agent.handles().unbind_kind(*kind));
         agent.substitutes.take_all();
+        agent.sources.clear();
         let _replaying = Replaying::begin(self.epoch);
         let mut executed = 0;
         // What the open step allocates stands in the step region; it belongs to the application across the redo.
@@ -40,7 +41,9 @@ impl Attempt<'_> {
                 continue;
             }
             let Some((request, value)) = succeeded(record)? else { continue };
-            executed += u64::from(self.replay_one(record, &request, value, Stage::Setup)?);
+            let done = self.replay_one(record, &request, value, Stage::Setup);
+            agent.sources.keep(request);
+            executed += u64::from(done?);
         }
         self.until("replay: streams of this rank", self.deadline(), || {
             for (stream, _) in agent.objects.streams() {
@@ -186,12 +189,15 @@ impl Attempt<'_> {
         for (record, request) in &open.needed {
             self.replay_one(record, request, 0, Stage::Setup)?;
         }
-        for (record, request, value) in &open.requests {
-            if self.is_due(request) {
-                self.replay_one(record, request, *value, Stage::Step)?;
+        let requests = open.requests.len();
+        for (record, request, value) in open.requests {
+            if self.is_due(&request) {
+                let done = self.replay_one(&record, &request, value, Stage::Step);
+                agent.sources.keep(request);
+                done?;
             }
         }
-        tracing::info!(step, requests = open.requests.len(), "issued the step's requests again");
+        tracing::info!(step, requests, "issued the step's requests again");
         Ok(true)
     }
 
