@@ -5,7 +5,7 @@ mod support;
 use journal_core::backend::DevicePtr;
 use journal_core::journal::{Journal, JournalOptions, Region};
 use journal_core::membership::{Incarnation, JobOptions, JobPolicy, JobStrategy, Membership, Rank, ShmMembership};
-use journal_core::request::{self, EncodedHeader, Request};
+use journal_core::request::{self, Request};
 use rustix::process::{Pid, Signal, kill_process};
 use serde::Deserialize;
 use std::io::{BufRead, BufReader};
@@ -185,8 +185,7 @@ fn following_tells_what_is_written_and_ends_with_its_writer() {
     let name = job_name("follow");
     let journal = Journal::create(&JournalOptions::new(name.clone(), 0, 0)).expect("/dev/shm has room for a journal");
     let append = |request: &Request<'_>| {
-        let mut header = EncodedHeader::new();
-        journal.append(Region::Step, request.code(), 0, &request.encode_into(&mut header)).expect("room");
+        journal.append(Region::Step, request.code(), 0, &request.parts()).expect("room");
     };
     append(&request::mem_alloc(1));
     let mut command = rejoin();
@@ -384,9 +383,7 @@ impl Written {
     }
 
     fn record(&self, region: Region, request: &Request<'_>, result: Option<u64>) {
-        let mut header = EncodedHeader::new();
-        let parts = request.encode_into(&mut header);
-        let record = self.journal.append(region, request.code(), 0, &parts).expect("room");
+        let record = self.journal.append(region, request.code(), 0, &request.parts()).expect("room");
         if let Some(result) = result {
             self.journal.complete(record, result);
         }

@@ -120,6 +120,22 @@ fn rank() {
             rank.steps(5, |_| ());
             rank.session.finalize().expect("left");
         }
+        "no-collective" => {
+            let mut step = rank.session.setup_done().expect("set up").step;
+            while step < 5 {
+                rank.session.step_begin(step).expect("begun");
+                let ended = rank.session.step_end(&[]).and_then(|decided| match decided {
+                    Decided::Go => rank.session.step_commit(),
+                    Decided::Redo => Err(Error::Redo),
+                });
+                match ended {
+                    Ok(()) => step += 1,
+                    Err(error) if error.is_redo() => step = rank.session.resume().expect("resumed").step,
+                    Err(error) => panic!("step {step}: {error}"),
+                }
+            }
+            rank.session.finalize().expect("left");
+        }
         "exits-without-finalize" => {
             rank.steps(5, |step| {
                 if step == 3 && number == 1 && incarnation == 0 {
@@ -268,6 +284,15 @@ fn job(name: &str, ranks: u32, role: &str, options: &[&str]) -> Command {
 fn a_job_whose_ranks_finalize_succeeds_and_leaves_nothing() {
     let name = job_name("well");
     run(&mut job(&name, 3, "well", &[])).expect_code(0);
+    assert_eq!(segments(&name), [""; 0]);
+}
+
+#[test]
+fn a_planned_fault_comes_in_a_step_without_a_collective_too() {
+    let name = job_name("quiet-step");
+    let mut command = job(&name, 3, "no-collective", &[]);
+    let ended = run(command.env("REJOIN_FAULT", "kill:1@2")).expect_code(0);
+    ended.expect_stderr("recovered").expect_stderr("rank 1");
     assert_eq!(segments(&name), [""; 0]);
 }
 

@@ -16,7 +16,6 @@
 pub mod status;
 mod boundary;
 #[allow(unsafe_code)]
-mod announce;
 #[allow(unsafe_code)]
 mod shell;
 #[allow(unsafe_code)]

@@ -13,7 +13,7 @@ use std::ops::Deref;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, Once, PoisonError};
 
-use crate::announce::{self, Place};
+use journal_core::sync::announce::{self, Place};
 use crate::boundary::{Failure, Result};
 use crate::status::rejoin_status;
 

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use journal_core::backend::DevicePtr;
 use journal_core::handle::VirtualHandle;
 use journal_core::journal::{Event, Journal, JournalOptions, JournalReader, Record, Region, SegmentName, Sequence, Snapshot};
-use journal_core::request::{self, Call, EncodedHeader, Request};
+use journal_core::request::{self, Call, Request};
 use proptest::prelude::*;
 
 /// Set in children: name of the journal to write into.
@@ -426,8 +426,7 @@ impl<'a> Application<'a> {
 
     fn send(&mut self, request: &Request<'_>, value: u64) {
         let append = || {
-            let mut header = EncodedHeader::new();
-            let record = self.journal.append(Region::Setup, request.code(), 0, &request.encode_into(&mut header)).expect("room");
+            let record = self.journal.append(Region::Setup, request.code(), 0, &request.parts()).expect("room");
             assert!(self.journal.complete(record, value));
         };
         if std::mem::take(&mut self.elsewhere) {

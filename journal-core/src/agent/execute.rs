@@ -8,7 +8,7 @@ use crate::backend::{Copy, DevicePtr, LaunchShape, RealHandle, STREAM_NON_BLOCKI
 use crate::error::Error;
 use crate::handle::{HandleKind, VirtualHandle};
 use crate::membership::Membership;
-use crate::nccl::{Collective, Progress};
+use crate::nccl::{Collective, Progress, RealCommunicator};
 use crate::request::{Call, ReduceOperator, Request};
 
 /// Host memory of the application that a recording leaves out.
@@ -131,9 +131,9 @@ impl Agent {
             }
             Call::LaunchKernel { function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes, stream, params } => {
                 let real = self.resolve(function, HandleKind::Function)?;
-                let found = self.objects.function(real).ok_or(Error::NotFound { what: "function of a module".into() })?;
+                let found = self.objects.function(real).ok_or_else(|| Error::NotFound { what: "function of a module".into() })?;
                 let shape = LaunchShape { grid: [grid_x, grid_y, grid_z], block: [block_x, block_y, block_z], shared_bytes };
-                done(device.launch(&found, shape, self.stream(request, stream, 8)?, params))
+                done(device.launch(found, shape, self.stream(request, stream, 8)?, params))
             }
 
             Call::CommCount { comm } => {
@@ -145,30 +145,30 @@ impl Agent {
                 self.communicator(comm)?;
                 Ok(u64::from(device.ordinal()))
             }
-            Call::CommGetAsyncError { comm } => self.async_error(&*self.communicator(comm)?),
+            Call::CommGetAsyncError { comm } => self.async_error(self.communicator(comm)?),
             Call::CommRegister { comm, buffer, bytes, registration } => {
                 let comm = self.communicator(comm)?;
-                let real = self.with_real(&comm, |real| real.register(buffer, bytes))?;
+                let real = self.with_real(comm, |real| real.register(buffer, bytes))?;
                 self.handles().bind(registration, real)?;
                 Ok(0)
             }
             Call::CommDeregister { comm, registration } => {
                 let real = self.resolve(registration, HandleKind::Registration)?;
                 let comm = self.communicator(comm)?;
-                self.with_real(&comm, |c| c.deregister(real))?;
+                self.with_real(comm, |c| c.deregister(real))?;
                 self.handles().retire(registration)?;
                 Ok(0)
             }
             Call::RedOpCreatePreMulSum { op, scalar, datatype, comm, .. } => {
                 let comm = self.communicator(comm)?;
-                let real = self.with_real(&comm, |c| c.create_pre_mul_sum(scalar, datatype))?;
+                let real = self.with_real(comm, |c| c.create_pre_mul_sum(scalar, datatype))?;
                 self.handles().bind(op, u64::from(real as u32) + 1)?;
                 Ok(0)
             }
             Call::RedOpDestroy { op, comm } => {
                 let real = self.resolve(op, HandleKind::RedOp)?;
                 let comm = self.communicator(comm)?;
-                self.with_real(&comm, |c| c.destroy_red_op((real - 1) as u32 as i32))?;
+                self.with_real(comm, |c| c.destroy_red_op((real - 1) as u32 as i32))?;
                 self.handles().retire(op)?;
                 Ok(0)
             }
@@ -269,15 +269,15 @@ impl Agent {
     }
 
     /// The communicator behind a handle.
-    pub(crate) fn communicator(&self, comm: VirtualHandle) -> Result<std::sync::Arc<Communicator>, Error> {
+    pub(crate) fn communicator(&self, comm: VirtualHandle) -> Result<&std::sync::Arc<Communicator>, Error> {
         let real = self.resolve(comm, HandleKind::Communicator)?;
-        self.objects.communicator(real).ok_or(Error::NotFound { what: format!("communicator {:#x}", comm.0) })
+        self.objects.communicator(real).ok_or_else(|| Error::NotFound { what: format!("communicator {:#x}", comm.0) })
     }
 
     fn with_real<T>(
         &self,
         comm: &Communicator,
-        call: impl FnOnce(&crate::nccl::RealCommunicator) -> Result<T, crate::nccl::NcclError>,
+        call: impl FnOnce(&RealCommunicator) -> Result<T, crate::nccl::NcclError>,
     ) -> Result<T, Error> {
         let guard = comm.lock();
         match guard.as_ref() {
@@ -287,7 +287,7 @@ impl Agent {
     }
 
     fn async_error(&self, comm: &Communicator) -> Result<Value, Error> {
-        match comm.lock().as_ref().map(crate::nccl::RealCommunicator::state) {
+        match comm.lock().as_ref().map(RealCommunicator::state) {
             Some(Progress::Ready) => Ok(0),
             Some(Progress::InProgress) | None => Ok(crate::nccl::library::IN_PROGRESS as u64),
             Some(Progress::Failed(crate::nccl::NcclError::Call { code, .. })) => Ok(code as u64),
@@ -305,19 +305,30 @@ impl Agent {
             self.device.stream_native(real_stream)
         };
         self.fingerprint.note(communicator.clique, &call);
-        if let Some((communicator, call, native)) = group::keep(self.epoch(), (communicator, call, native.expose_provenance())) {
-            self.issue(&communicator, call, native)?;
-            self.settle(&communicator)?;
+        let native = native.expose_provenance();
+        if group::keep(self.epoch(), || (communicator.clone(), call, native)) {
+            return Ok(0);
+        }
+        // Nearly always launched at once on a blocking communicator, and then there is nothing to settle.
+        if self.issue(communicator, call, native, RealCommunicator::state)? != Progress::Ready {
+            self.settle(communicator)?;
         }
         Ok(0)
     }
 
-    fn issue(&self, communicator: &Communicator, call: Collective, native: usize) -> Result<(), Error> {
+    /// Issues one call, and looks at the communicator under the same lock.
+    fn issue<T>(
+        &self,
+        communicator: &Communicator,
+        call: Collective,
+        native: usize,
+        then: impl FnOnce(&RealCommunicator) -> T,
+    ) -> Result<T, Error> {
         let guard = communicator.lock();
         let real = guard.as_ref().ok_or_else(|| self.doomed())?;
         real.enqueue(call, core::ptr::with_exposed_provenance_mut(native))?;
         communicator.mark_used();
-        Ok(())
+        Ok(then(real))
     }
 
     /// All calls of a group. The launch comes later than the end of the group: what the application enqueues
@@ -327,7 +338,7 @@ impl Agent {
             return Ok(());
         }
         self.nccl.start_group()?;
-        let issued = calls.iter().try_for_each(|(communicator, call, native)| self.issue(communicator, *call, *native));
+        let issued = calls.iter().try_for_each(|(communicator, call, native)| self.issue(communicator, *call, *native, |_| ()));
         self.nccl.end_group()?;
         issued?;
         calls.iter().try_for_each(|(communicator, ..)| self.settle(communicator))
@@ -336,7 +347,7 @@ impl Agent {
     /// Waits until the last NCCL call on a communicator has been launched: on a non-blocking one the next
     /// call is refused before that, and an event recorded before it is already complete.
     pub(crate) fn settle(&self, comm: &Communicator) -> Result<(), Error> {
-        let state = || comm.lock().as_ref().map(crate::nccl::RealCommunicator::state);
+        let state = || comm.lock().as_ref().map(RealCommunicator::state);
         match state() {
             Some(Progress::Ready) => return Ok(()),
             None => return Err(self.doomed()),

@@ -40,14 +40,14 @@ pub(super) fn enter(epoch: Epoch) {
     with(epoch, |group| group.depth += 1);
 }
 
-/// Keeps a call for the end of the group; gives it back where no group is open.
-pub(super) fn keep(epoch: Epoch, call: Queued) -> Option<Queued> {
+/// Keeps a call for the end of the group; false where no group is open.
+pub(super) fn keep(epoch: Epoch, call: impl FnOnce() -> Queued) -> bool {
     with(epoch, |group| {
-        if group.depth == 0 {
-            return Some(call);
+        let is_open = group.depth > 0;
+        if is_open {
+            group.calls.push(call());
         }
-        group.calls.push(call);
-        None
+        is_open
     })
 }
 

@@ -3,7 +3,6 @@
 mod execute;
 mod failure;
 mod foreign;
-pub mod gate;
 mod group;
 pub mod objects;
 pub mod phase;
@@ -25,8 +24,9 @@ use crate::journal::{AppendError, Journal, RecordRef, Region};
 use crate::membership::{Epoch, Incarnation, JobPolicy, Membership, MembershipError, Rank, ShmMembership};
 use crate::nccl::{Aborts, NcclLibrary, RealCommunicator};
 use crate::recovery::fingerprint::Fingerprint;
-use crate::request::{self, Call, Class, EncodedHeader, OpCode, Request, Rule, Stage};
+use crate::request::{self, Call, Class, OpCode, Request, Rule, Stage};
 use crate::session::fault::{Fault, FaultPlan, kill_self};
+use crate::sync::gate::{Gate, Pass};
 use crate::sync::{AtomicU32, Ordering};
 
 /// Executes the requests of one rank. Shared by the application's threads and the recovery thread.
@@ -36,7 +36,7 @@ pub struct Agent {
     /// Communicators that are being ended.
     pub(crate) aborts: Aborts,
     pub(crate) journal: Journal,
-    pub(crate) gate: gate::Gate,
+    pub(crate) gate: Gate,
     /// Where this rank stands; the session moves it.
     pub phase: PhaseCell,
     pub(crate) objects: objects::Objects,
@@ -91,7 +91,7 @@ impl Agent {
             nccl: parts.nccl,
             aborts: Aborts::default(),
             journal: parts.journal,
-            gate: gate::Gate::default(),
+            gate: Gate::default(),
             phase: PhaseCell::default(),
             objects: objects::Objects::default(),
             membership: parts.membership,
@@ -183,9 +183,7 @@ impl Agent {
         let record = match row.class {
             Class::Query => None,
             _ => {
-                let mut header = EncodedHeader::new();
-                let parts = request.encode_into(&mut header);
-                let (region, code) = (self.region_of(request), request.code());
+                let (parts, region, code) = (request.parts(), self.region_of(request), request.code());
                 // A full journal can still be taken apart.
                 let appended = match row.class {
                     Class::Teardown => self.journal.append_vital(region, code, 0, &parts),
@@ -197,24 +195,49 @@ impl Agent {
                 })
             }
         };
-        let mut outcome = self.execute(request, host);
-        if let Err(error) = outcome {
-            outcome = Err(self.escalate(error));
+        match self.execute(request, host) {
+            Ok(value) => {
+                if let Some(record) = record {
+                    self.journal.complete(record, value & (FAILED - 1));
+                }
+                self.done(request, phase, value);
+                Ok(value)
+            }
+            Err(error) => self.failed(request, host, phase, record, pass, error),
         }
+    }
+
+    #[cold]
+    fn failed(
+        &self,
+        request: &Request<'_>,
+        host: HostMemory,
+        phase: Phase,
+        record: Option<RecordRef>,
+        pass: Option<Pass<'_>>,
+        error: Error,
+    ) -> Result<Value, Error> {
+        let error = self.escalate(error);
         if let Some(record) = record {
-            self.journal.complete(record, result_word(&outcome));
+            self.journal.complete(record, failure_word(&error));
         }
-        if let Err(Error::Redo) = outcome {
-            drop(pass);
-            outcome = self.after_replay(request, host, record);
+        if !error.is_redo() {
+            return Err(error);
         }
-        if let (Phase::InStep(step), Ok(value)) = (phase, &outcome) {
+        drop(pass);
+        let value = self.after_replay(request, host, record)?;
+        self.done(request, phase, value);
+        Ok(value)
+    }
+
+    #[inline]
+    fn done(&self, request: &Request<'_>, phase: Phase, value: Value) {
+        if let Phase::InStep(step) = phase {
             // Nearly no request needs it.
             if request.op() == OpCode::AllReduce || is_about_memory(request.op()) {
-                self.after_step_request(request, *value, step);
+                self.after_step_request(request, value, step);
             }
         }
-        outcome
     }
 
     /// Bytes that the journal has no room for: work of the device that needs them is recorded without them, and their
@@ -225,14 +248,11 @@ impl Agent {
         if request.row().class != Class::Step || !error.is_for_space() || bytes < LARGE {
             return Err(error.into());
         }
-        let mut header = EncodedHeader::new();
-        let [lead, words, lengths, first, second] = request.encode_into(&mut header);
-        let head = [lead, words, lengths].concat();
         tracing::warn!(
             request = request.row().name, bytes, %error,
             "recorded without its bytes; `rejoin verify` tells whether a recovery can do without them"
         );
-        Ok(self.journal.append_absent(region, request.code(), 0, &[&head, first, second])?)
+        Ok(self.journal.append_absent(region, request.code(), 0, &request.parts())?)
     }
 
     /// Reserves a handle of `kind`, sends the request that makes its object, and gives the handle back.
@@ -254,8 +274,7 @@ impl Agent {
 
     /// Records `request`, carries out `action`, stores its result.
     pub(crate) fn record_around<T>(&self, request: &Request<'_>, action: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
-        let mut header = EncodedHeader::new();
-        let record = self.journal.append(self.region(), request.code(), 0, &request.encode_into(&mut header))?;
+        let record = self.journal.append(self.region(), request.code(), 0, &request.parts())?;
         let outcome = action();
         let word = match &outcome {
             Ok(_) => 0,
@@ -292,9 +311,8 @@ impl Agent {
     /// The open step is void, and what it has allocated is still the application's: recorded anew.
     pub(crate) fn carry_step_allocations(&self) -> Result<(), Error> {
         for (address, bytes) in self.open_step_allocations() {
-            let mut header = EncodedHeader::new();
             let request = request::mem_alloc(bytes);
-            let record = self.journal.append(Region::Step, request.code(), 0, &request.encode_into(&mut header))?;
+            let record = self.journal.append(Region::Step, request.code(), 0, &request.parts())?;
             self.journal.complete(record, address.0);
         }
         Ok(())
@@ -328,12 +346,17 @@ impl Agent {
             Call::MemFree { address } | Call::NcclMemFree { address } => self.lock_allocations().retain(|(a, _)| *a != address),
             _ => {}
         }
-        if request.op() == OpCode::AllReduce && !self.faults.is_empty() {
-            match self.faults.take(step) {
-                Some(Fault::Kill { delay }) => kill_self(delay, || self.membership.note_kill_time()),
-                Some(Fault::FailDevice) => self.fail_device(),
-                _ => {}
-            }
+        if request.op() == OpCode::AllReduce {
+            self.fail_as_told(step);
+        }
+    }
+
+    /// Carries out what is planned for `step`, unless it was.
+    pub(crate) fn fail_as_told(&self, step: u32) {
+        match self.faults.take(step) {
+            Some(Fault::Kill { delay }) => kill_self(delay, || self.membership.note_kill_time()),
+            Some(Fault::FailDevice) => self.fail_device(),
+            _ => {}
         }
     }
 
@@ -372,13 +395,6 @@ fn lives_on(request: &Request<'_>) -> bool {
 
 /// Results as recorded: a value below 2^61, or bit 61 with the status of the error.
 const FAILED: u64 = 1 << 61;
-
-fn result_word(outcome: &Result<Value, Error>) -> u64 {
-    match outcome {
-        Ok(value) => value & (FAILED - 1),
-        Err(error) => failure_word(error),
-    }
-}
 
 fn failure_word(error: &Error) -> u64 {
     FAILED | u64::from(error.status() as i32 as u32)

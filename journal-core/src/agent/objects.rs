@@ -3,7 +3,7 @@
 //! A handle is bound to an index here; entries stay until the agent goes, so an index is never another
 //! object's.
 
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::backend::Function;
 use crate::handle::VirtualHandle;
@@ -71,49 +71,44 @@ impl Communicator {
     }
 }
 
-/// Append-only lists behind the handles.
+/// Append-only lists behind the handles, read without a lock.
 #[derive(Default)]
 pub struct Objects {
-    communicators: RwLock<Vec<Arc<Communicator>>>,
-    functions: RwLock<Vec<Arc<Function>>>,
+    communicators: boxcar::Vec<Arc<Communicator>>,
+    functions: boxcar::Vec<Function>,
     streams: Mutex<Vec<(VirtualHandle, u32)>>,
 }
 
-fn push<T>(list: &RwLock<Vec<Arc<T>>>, value: Arc<T>) -> u64 {
-    let mut list = list.write().unwrap_or_else(PoisonError::into_inner);
-    list.push(value);
-    list.len() as u64
-}
-
-fn get<T>(list: &RwLock<Vec<Arc<T>>>, real: u64) -> Option<Arc<T>> {
-    let list = list.read().unwrap_or_else(PoisonError::into_inner);
-    list.get(usize::try_from(real.checked_sub(1)?).ok()?).cloned()
+/// Handles are bound to an entry's place, from 1.
+fn get<T>(list: &boxcar::Vec<T>, real: u64) -> Option<&T> {
+    list.get(usize::try_from(real.checked_sub(1)?).ok()?)
 }
 
 impl Objects {
     /// Adds one; what its handle is to be bound to.
     pub fn add_communicator(&self, communicator: Arc<Communicator>) -> u64 {
-        push(&self.communicators, communicator)
+        self.communicators.push(communicator) as u64 + 1
     }
 
     /// The communicator that a handle is bound to.
-    pub fn communicator(&self, real: u64) -> Option<Arc<Communicator>> {
+    #[inline]
+    pub fn communicator(&self, real: u64) -> Option<&Arc<Communicator>> {
         get(&self.communicators, real)
     }
 
     /// All of them in creation order, with what their handles are bound to.
     pub fn communicators(&self) -> Vec<(u64, Arc<Communicator>)> {
-        let list = self.communicators.read().unwrap_or_else(PoisonError::into_inner);
-        list.iter().enumerate().map(|(i, c)| (i as u64 + 1, c.clone())).collect()
+        self.communicators.iter().map(|(i, c)| (i as u64 + 1, c.clone())).collect()
     }
 
     /// Adds one; what its handle is to be bound to.
     pub fn add_function(&self, function: Function) -> u64 {
-        push(&self.functions, Arc::new(function))
+        self.functions.push(function) as u64 + 1
     }
 
     /// The function that a handle is bound to.
-    pub fn function(&self, real: u64) -> Option<Arc<Function>> {
+    #[inline]
+    pub fn function(&self, real: u64) -> Option<&Function> {
         get(&self.functions, real)
     }
 

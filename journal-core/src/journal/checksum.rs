@@ -4,16 +4,16 @@
 
 /// One step of CRC32C on the inverted state.
 pub trait Crc: Copy {
-    /// State after `word`.
-    fn word(self, state: u32, word: u64) -> u32;
+    /// State after `word`: 32 bits, as wide as a register since it goes through one.
+    fn word(self, state: u64, word: u64) -> u64;
 }
 
 /// State before the first word.
-pub const START: u32 = !0;
+pub const START: u64 = u32::MAX as u64;
 
 /// The sum that belongs to a state.
-pub const fn finish(state: u32) -> u32 {
-    !state
+pub const fn finish(state: u64) -> u32 {
+    !(state as u32)
 }
 
 /// Tables of the `crc32c` crate: any processor.
@@ -22,8 +22,8 @@ pub struct Portable;
 
 impl Crc for Portable {
     #[inline]
-    fn word(self, state: u32, word: u64) -> u32 {
-        !crc32c::crc32c_append(!state, &word.to_le_bytes())
+    fn word(self, state: u64, word: u64) -> u64 {
+        u64::from(!crc32c::crc32c_append(!(state as u32), &word.to_le_bytes()))
     }
 }
 
@@ -45,16 +45,25 @@ impl Hardware {
 }
 
 impl Crc for Hardware {
+    #[cfg(target_arch = "x86_64")]
     #[inline(always)]
-    fn word(self, state: u32, word: u64) -> u32 {
-        #[cfg(target_arch = "x86_64")]
+    fn word(self, mut state: u64, word: u64) -> u64 {
+        // Written out, so that the caller need not be a function compiled for processors that have it.
+        // SAFETY: a value of this type exists, so `detect` has seen the instruction; it touches the register alone.
+        unsafe { core::arch::asm!("crc32 {0}, {1}", inout(reg) state, in(reg) word, options(pure, nomem, nostack, preserves_flags)) };
+        state
+    }
+
+    #[cfg(target_arch = "aarch64")]
+    #[inline(always)]
+    fn word(self, state: u64, word: u64) -> u64 {
         // SAFETY: a value of this type exists, so `detect` has seen the feature.
-        return (unsafe { core::arch::x86_64::_mm_crc32_u64(u64::from(state), word) }) as u32;
-        #[cfg(target_arch = "aarch64")]
-        // SAFETY: a value of this type exists, so `detect` has seen the feature.
-        return unsafe { core::arch::aarch64::__crc32cd(state, word) };
-        #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-        return Portable.word(state, word);
+        u64::from(unsafe { core::arch::aarch64::__crc32cd(state as u32, word) })
+    }
+
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    fn word(self, state: u64, word: u64) -> u64 {
+        Portable.word(state, word)
     }
 }
 
@@ -69,16 +78,23 @@ pub trait Work {
 /// Runs `work` with the instruction, if `hardware` says that there is one.
 #[inline(always)]
 pub fn run<W: Work>(hardware: Option<Hardware>, work: W) -> W::Out {
-    #[cfg_attr(target_arch = "x86_64", target_feature(enable = "sse4.2"))]
-    #[cfg_attr(target_arch = "aarch64", target_feature(enable = "crc"))]
+    #[cold]
+    #[inline(never)]
+    fn without_instruction<W: Work>(work: W) -> W::Out {
+        work.run(Portable)
+    }
+    #[cfg(target_arch = "aarch64")]
+    #[target_feature(enable = "crc")]
     fn with_instruction<W: Work>(crc: Hardware, work: W) -> W::Out {
         work.run(crc)
     }
     match hardware {
+        #[cfg(target_arch = "aarch64")]
         // SAFETY: a value of this type exists, so `detect` has seen the feature.
-        #[allow(unused_unsafe)]
         Some(crc) => unsafe { with_instruction(crc, work) },
-        None => work.run(Portable),
+        #[cfg(not(target_arch = "aarch64"))]
+        Some(crc) => work.run(crc),
+        None => without_instruction(work),
     }
 }
 

@@ -47,16 +47,31 @@ pub(super) fn with_lane<R>(
     shared: &Arc<Shared>,
     work: impl FnOnce(&mut Lane) -> Result<R, AppendError>,
 ) -> Result<R, AppendError> {
-    let mut page = CURRENT.get();
-    // SAFETY: CURRENT is null or points to a mapped page of this thread (cleared before it is unmapped); after a
-    // fork it reads as zeros, which are valid here.
-    if page.is_null() || unsafe { (*page).journal } != shared.id {
-        page = enter(shared)?;
-    }
-    // SAFETY: as above; the page holds an initialised lane for this journal, only this thread reaches it, and
-    // `work` makes no second reference.
+    let page = match current(shared) {
+        Some(page) => page,
+        None => enter(shared)?,
+    };
+    // SAFETY: a mapped page with an initialised lane for this journal; only this thread reaches it, and `work` makes
+    // no second reference.
     let lane = unsafe { &mut (*page).lane };
     work(lane)
+}
+
+/// [`with_lane`] where this thread's last append was to the same journal; `None` otherwise.
+#[inline(always)]
+pub(super) fn with_last_lane<R>(shared: &Shared, work: impl FnOnce(&mut Lane) -> Option<R>) -> Option<R> {
+    let page = current(shared)?;
+    // SAFETY: as in `with_lane`.
+    let lane = unsafe { &mut (*page).lane };
+    work(lane)
+}
+
+#[inline(always)]
+fn current(shared: &Shared) -> Option<*mut Page> {
+    let page = CURRENT.get();
+    // SAFETY: CURRENT is null or points to a mapped page of this thread (cleared before it is unmapped); after a
+    // fork it reads as zeros, which are valid here.
+    (!page.is_null() && unsafe { (*page).journal } == shared.id).then_some(page)
 }
 
 /// Handles are owned by the slot of the thread's lane.

@@ -4,6 +4,8 @@
 //! a record is invisible until PENDING, its sequence number is taken while PENDING stands, and COMMITTED
 //! comes last. A death leaves nothing, or one PENDING record whose call was never issued.
 
+use core::num::NonZeroU64;
+
 use super::append_error::AppendError;
 use super::checksum::{Crc, START, Work, finish};
 use super::chunk;
@@ -19,13 +21,14 @@ use crate::sync::{AtomicU64, Ordering, Words, ordered};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RecordRef {
     pub(super) address: u64,
-    pub(super) sequence: Sequence,
+    /// Not 0, so that an optional one fits into two registers.
+    pub(super) sequence: NonZeroU64,
 }
 
 impl RecordRef {
     /// Its place in the journal's order.
     pub fn sequence(&self) -> Sequence {
-        self.sequence
+        Sequence(self.sequence.get())
     }
 
     /// Its place in the journal's memory, for [`Journal::record_at`](super::Journal::record_at).
@@ -89,7 +92,33 @@ impl<W: Words> Work for Append<'_, W> {
 
     #[inline(always)]
     fn run<C: Crc>(self, crc: C) -> Self::Out {
-        self.lane.append(crc, self.store, self.region, shape_of(self.kind, self.flags, self.parts), self.parts)
+        let (lane, store, region) = (self.lane, self.store, self.region);
+        let len = payload_len(self.parts);
+        let (shape, need) = (shape(len as u32, self.kind, self.flags), record_bytes(len));
+        if !lane.has_room(store, region, need) {
+            lane.make_room(store, region, need)?;
+        }
+        let damaged = AppendError::Corrupt { slot: lane.slot, address: super::layout::SEQUENCE };
+        lane.write(crc, store, region, shape, self.parts).ok_or(damaged)
+    }
+}
+
+/// [`Append`] for the usual case: without a look at anything but the lane's own place. `None`: there is no room, and
+/// nothing has happened.
+pub struct AppendAtOnce<'a, W>(pub Append<'a, W>);
+
+impl<W: Words> Work for AppendAtOnce<'_, W> {
+    type Out = Option<RecordRef>;
+
+    #[inline(always)]
+    fn run<C: Crc>(self, crc: C) -> Self::Out {
+        let Append { lane, store, region, kind, flags, parts } = self.0;
+        let len = payload_len(parts);
+        if !lane.has_room(store, region, record_bytes(len)) {
+            return None;
+        }
+        // Below a chunk's bytes, since there is room.
+        lane.write(crc, store, region, shape(len as u32, kind, flags), parts)
     }
 }
 
@@ -97,11 +126,6 @@ impl<W: Words> Work for Append<'_, W> {
 #[inline(always)]
 pub fn payload_len(parts: &[&[u8]]) -> u64 {
     parts.iter().map(|part| part.len() as u64).sum()
-}
-
-#[inline(always)]
-fn shape_of(kind: u16, flags: u16, parts: &[&[u8]]) -> u64 {
-    shape(payload_len(parts) as u32, kind, flags)
 }
 
 /// Refuses flags that the journal sets itself.
@@ -121,21 +145,26 @@ impl Lane {
         u64::from(self.slot) + 1
     }
 
-    /// Appends one record; its payload fits into a chunk. Committed and visible on return.
+    /// Whether a record of `need` bytes fits where the lane stands, and no step has ended since it last looked.
     #[inline(always)]
-    fn append<C: Crc, W: Words>(
+    fn has_room<W: Words>(&self, store: &Store<W>, region: Region, need: u64) -> bool {
+        let tail = &self.tails[region as usize];
+        // 16: the terminator, and the word that leads to the next chunk.
+        store.boundary().load(Ordering::Relaxed) == self.boundary_seen && tail.at + need + 16 <= tail.end
+    }
+
+    /// Writes one record, for which there is room. Committed and visible on return. `None` if the sequence word is 0,
+    /// which no writer leaves.
+    #[inline(always)]
+    fn write<C: Crc, W: Words>(
         &mut self,
         crc: C,
         store: &Store<W>,
         region: Region,
         shape: u64,
         parts: &[&[u8]],
-    ) -> Result<RecordRef, AppendError> {
+    ) -> Option<RecordRef> {
         let need = record_bytes(shape & 0xFFFF_FFFF);
-        let tail = &self.tails[region as usize];
-        if store.boundary().load(Ordering::Relaxed) != self.boundary_seen || tail.at + need + 16 > tail.end {
-            self.make_room(store, region, need)?;
-        }
         let tail = &mut self.tails[region as usize];
         let at = tail.at;
         let record = store.words(at, (need / 8) as usize + 1);
@@ -161,7 +190,7 @@ impl Lane {
 
         tail.at = at + need;
         tail.last_seq = sequence;
-        Ok(RecordRef { address: at, sequence: Sequence(sequence) })
+        Some(RecordRef { address: at, sequence: NonZeroU64::new(sequence)? })
     }
 
     /// Recycles what earlier steps left, and opens a new chunk if `need` bytes still do not fit.
@@ -255,7 +284,7 @@ impl Lane {
 /// Copies `parts` into `payload`, zero-padded to a word, and sums them. A second pad word is left alone: it is
 /// neither summed nor read.
 #[inline(always)]
-pub(super) fn fill<C: Crc>(crc: C, mut state: u32, payload: &[AtomicU64], parts: &[&[u8]]) -> u32 {
+pub(super) fn fill<C: Crc>(crc: C, mut state: u64, payload: &[AtomicU64], parts: &[&[u8]]) -> u64 {
     let mut left = payload;
     let mut carry = 0_u64;
     let mut carried = 0_u32;
@@ -265,11 +294,17 @@ pub(super) fn fill<C: Crc>(crc: C, mut state: u32, payload: &[AtomicU64], parts:
         let (here, after) = left.split_at(words.len().min(left.len()));
         left = after;
         if carried == 0 {
-            for (at, word) in here.iter().zip(words) {
+            // By fours: the end of a loop of more than about 30 turns is not foreseen by a processor.
+            let ((here, last_here), (words, last)) = (here.as_chunks::<4>(), words.as_chunks::<4>());
+            let mut copy = |at: &AtomicU64, word: &[u8; 8]| {
                 let word = u64::from_le_bytes(*word);
                 at.store(word, Ordering::Relaxed);
                 state = crc.word(state, word);
+            };
+            for (here, words) in here.iter().zip(words) {
+                here.iter().zip(words).for_each(|(at, word)| copy(at, word));
             }
+            last_here.iter().zip(last).for_each(|(at, word)| copy(at, word));
         } else {
             for (at, word) in here.iter().zip(words) {
                 let word = u64::from_le_bytes(*word);
@@ -279,7 +314,7 @@ pub(super) fn fill<C: Crc>(crc: C, mut state: u32, payload: &[AtomicU64], parts:
                 carry = word >> (64 - 8 * carried);
             }
         }
-        let mut put = |word: u64, state: u32| {
+        let mut put = |word: u64, state: u64| {
             if let Some((at, after)) = left.split_first() {
                 at.store(word, Ordering::Relaxed);
                 left = after;
@@ -308,7 +343,7 @@ pub(super) fn fill<C: Crc>(crc: C, mut state: u32, payload: &[AtomicU64], parts:
 #[inline]
 pub fn complete<W: Words>(store: &Store<W>, record: RecordRef, result: u64) -> bool {
     let words = store.words(record.address, 4);
-    if words[0].load(Ordering::Relaxed) != COMMITTED | record.sequence.0 {
+    if words[0].load(Ordering::Relaxed) != COMMITTED | record.sequence.get() {
         return false;
     }
     // SYNC: Release; pairs with the Acquire of the result in scan.rs.

@@ -1,13 +1,14 @@
 //! The journal as its writers see it.
 
 use std::collections::HashSet;
+use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64 as Counter, Ordering as CounterOrdering};
 use std::time::{Duration, Instant};
 
 use super::append_error::AppendError;
 use super::checksum::{self, Hardware};
-use super::lane::{self, Append, RecordRef};
+use super::lane::{self, Append, AppendAtOnce, RecordRef};
 use super::layout::{
     ADMIN, DROPPED, FINISHED, FLAG_ABSENT, FLAG_ARENA, Geometry, INCOMPLETE_FROM, RECORD_HEADER, SEGMENT_SHIFT, SEGMENTS, WAITERS,
 };
@@ -152,8 +153,32 @@ impl Journal {
     /// chunk ends.
     #[inline]
     pub fn append(&self, region: Region, kind: u16, flags: u16, parts: &[&[u8]]) -> Result<RecordRef, AppendError> {
+        match self.append_at_once(region, kind, flags, parts) {
+            Some(record) => Ok(record),
+            None => self.append_checked(region, kind, flags, parts, false),
+        }
+    }
+
+    /// The usual append: this thread has a lane with room. A function of its own whose arguments and result travel in
+    /// registers; all else is another's business.
+    #[inline(never)]
+    fn append_at_once(&self, region: Region, kind: u16, flags: u16, parts: &[&[u8]]) -> Option<RecordRef> {
+        let shared = &*self.shared;
+        lane::check_flags(flags).ok()?;
+        let crc = shared.crc?;
+        let record = context::with_last_lane(shared, |lane| {
+            let store = &shared.store;
+            checksum::run(Some(crc), AppendAtOnce(Append { lane, store, region, kind, flags, parts }))
+        })?;
+        self.ring();
+        Some(record)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn append_checked(&self, region: Region, kind: u16, flags: u16, parts: &[&[u8]], vital: bool) -> Result<RecordRef, AppendError> {
         lane::check_flags(flags)?;
-        self.append_any(region, kind, flags, parts)
+        self.append_any(region, kind, flags, parts, vital)
     }
 
     /// Appends a record of a payload whose bytes can be had elsewhere: its length and CRC32C, and at most the first
@@ -165,13 +190,12 @@ impl Journal {
         let sum = parts.iter().fold(0, |sum, part| crc32c::crc32c_append(sum, part));
         let sum = crc32c::crc32c_append(sum, &[0; 8][..(len.next_multiple_of(8) - len) as usize]);
         let first = parts.first().map_or(&[][..], |part| &part[..part.len().min(ABSENT_KEEPS)]);
-        self.append_any(region, kind, flags | FLAG_ABSENT, &[&len.to_le_bytes(), &u64::from(sum).to_le_bytes(), first])
+        self.append_any(region, kind, flags | FLAG_ABSENT, &[&len.to_le_bytes(), &u64::from(sum).to_le_bytes(), first], false)
     }
 
-    #[inline]
-    fn append_any(&self, region: Region, kind: u16, flags: u16, parts: &[&[u8]]) -> Result<RecordRef, AppendError> {
+    fn append_any(&self, region: Region, kind: u16, flags: u16, parts: &[&[u8]], vital: bool) -> Result<RecordRef, AppendError> {
         let record = match self.append_once(region, kind, flags, parts) {
-            Err(error) if error.is_full() => self.append_full(region, kind, flags, parts, false)?,
+            Err(error) if error.is_full() => self.append_full(region, kind, flags, parts, vital)?,
             done => done?,
         };
         self.ring();
@@ -180,14 +204,12 @@ impl Journal {
 
     /// [`Self::append`] for what takes a full journal apart, such as the end of an object: where nothing else is free
     /// it uses chunks kept back for it.
+    #[inline]
     pub fn append_vital(&self, region: Region, kind: u16, flags: u16, parts: &[&[u8]]) -> Result<RecordRef, AppendError> {
-        lane::check_flags(flags)?;
-        let record = match self.append_once(region, kind, flags, parts) {
-            Err(error) if error.is_full() => self.append_full(region, kind, flags, parts, true)?,
-            done => done?,
-        };
-        self.ring();
-        Ok(record)
+        match self.append_at_once(region, kind, flags, parts) {
+            Some(record) => Ok(record),
+            None => self.append_checked(region, kind, flags, parts, true),
+        }
     }
 
     /// The caller goes on without a record that was refused: the journal says from now on that it is incomplete, and
@@ -209,7 +231,6 @@ impl Journal {
         }
     }
 
-    #[inline]
     fn append_once(&self, region: Region, kind: u16, flags: u16, parts: &[&[u8]]) -> Result<RecordRef, AppendError> {
         let shared = &*self.shared;
         if lane::payload_len(parts) > shared.store.base().inline_limit() {
@@ -339,7 +360,7 @@ impl Journal {
         let offset = position & ((1 << SEGMENT_SHIFT) - 1);
         let geometry = self.shared.store.geometry(segment)?;
         let inside = position.is_multiple_of(8) && offset.checked_add(RECORD_HEADER)? <= geometry.total_len;
-        inside.then_some(RecordRef { address: position, sequence })
+        Some(RecordRef { address: position, sequence: NonZeroU64::new(sequence.0).filter(|_| inside)? })
     }
 
     /// Ends step `step`: its records no longer count. One store is the commit; a death leaves the old or the new

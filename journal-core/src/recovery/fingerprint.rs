@@ -3,7 +3,7 @@
 //! Sums depend on the algorithm that NCCL picks and on the order of ranks. Bit identity across a recovery
 //! is therefore checked, not assumed: the same (operation, type, size) set runs on the same pattern.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -104,7 +104,7 @@ impl Probe {
 
 /// The collectives of this rank's steps, and what they gave when last probed.
 #[derive(Debug, Default)]
-pub struct Fingerprint(Mutex<HashMap<CliqueKey, Seen>>);
+pub struct Fingerprint(Mutex<BTreeMap<CliqueKey, Seen>>);
 
 #[derive(Debug, Default, Clone)]
 struct Seen {
@@ -113,7 +113,7 @@ struct Seen {
 }
 
 impl Fingerprint {
-    fn lock(&self) -> MutexGuard<'_, HashMap<CliqueKey, Seen>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<CliqueKey, Seen>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -177,11 +177,13 @@ impl<'a, 'r> Cursor<'a, 'r> {
         Self { request, words: 0, bytes: 0 }
     }
 
+    #[inline(always)]
     fn word(&mut self) -> u64 {
         self.words += 1;
-        self.request.words.get(self.words - 1).copied().unwrap_or(0)
+        self.request.head.word(self.words - 1).unwrap_or(0)
     }
 
+    #[inline(always)]
     fn bytes(&mut self) -> &'a [u8] {
         self.bytes += 1;
         self.request.bytes.get(self.bytes - 1).copied().unwrap_or(&[])

@@ -3,7 +3,8 @@
 use super::encode::ENCODING_VERSION;
 use crate::journal::layout::ABSENT_DESCRIPTOR;
 use super::row::{Reason, Slot};
-use super::{Call, MAX_BYTE_RUNS, MAX_WORDS, OpCode, Request};
+use super::head::Head;
+use super::{Call, MAX_BYTE_RUNS, OpCode, Request};
 
 /// Why a payload is not a request. Offsets are in bytes from the start of the payload.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -80,26 +81,14 @@ pub enum DecodeError {
 pub struct OwnedRequest {
     code: u16,
     op: OpCode,
-    words: [u64; MAX_WORDS],
+    head: Head,
     bytes: [Vec<u8>; MAX_BYTE_RUNS],
-    foreign: u16,
-    reason: Option<Reason>,
 }
 
 impl OwnedRequest {
     /// The same, borrowing its bytes.
     pub fn as_request(&self) -> Request<'_> {
-        let row = self.op.row();
-        Request {
-            code: self.code,
-            op: self.op,
-            word_count: row.words() as u8,
-            run_count: row.byte_runs() as u8,
-            words: self.words,
-            bytes: [&self.bytes[0], &self.bytes[1]],
-            foreign: self.foreign,
-            reason: self.reason,
-        }
+        Request { code: self.code, op: self.op, head: self.head, bytes: [&self.bytes[0], &self.bytes[1]] }
     }
 
     /// Its arguments by name.
@@ -116,14 +105,7 @@ impl OwnedRequest {
 impl Request<'_> {
     /// A copy with bytes of its own.
     pub fn to_owned(&self) -> OwnedRequest {
-        OwnedRequest {
-            code: self.code,
-            op: self.op,
-            words: self.words,
-            bytes: [self.bytes[0].to_vec(), self.bytes[1].to_vec()],
-            foreign: self.foreign,
-            reason: self.reason,
-        }
+        OwnedRequest { code: self.code, op: self.op, head: self.head, bytes: [self.bytes[0].to_vec(), self.bytes[1].to_vec()] }
     }
 }
 
@@ -190,15 +172,14 @@ pub fn decode_borrowed(code: u16, payload: &[u8]) -> Result<Request<'_>, DecodeE
     let foreign_makes_sense = (0..16).filter(|bit| foreign >> bit & 1 == 1).all(|bit| {
         row.args.get(bit).is_some_and(|arg| arg.ty.may_be_foreign() && arg.slot != Slot::Result)
     });
-    let reason = Reason::from_code(reason_code);
-    if !foreign_makes_sense || (z0, z1) != (0, 0) || (reason_code != 0 && reason.is_none()) {
+    let knows_reason = reason_code == 0 || Reason::from_code(reason_code).is_some();
+    if !foreign_makes_sense || (z0, z1) != (0, 0) || !knows_reason {
         return Err(DecodeError::Lead { name: row.name, lead });
     }
 
     let mut request = Request::empty(op);
     request.code = code;
-    request.foreign = foreign;
-    request.reason = reason;
+    request.head.mark_as(lead);
     for index in 0..words {
         request.push_word(word_at(1 + index)?);
     }
@@ -209,6 +190,7 @@ pub fn decode_borrowed(code: u16, payload: &[u8]) -> Result<Request<'_>, DecodeE
         request.push_bytes(payload.get(at..end).ok_or_else(|| short(end))?);
         at = end;
     }
+    let request = request.with_lengths();
     if payload.len() != at {
         return Err(DecodeError::Trailing { offset: at, extra: payload.len() - at });
     }
@@ -216,7 +198,7 @@ pub fn decode_borrowed(code: u16, payload: &[u8]) -> Result<Request<'_>, DecodeE
     let mut run_offset = 8 * (1 + words + runs);
     for arg in row.args {
         let (fits, offset) = match arg.slot {
-            Slot::Word(n) => (arg.ty.word_fits(request.words[usize::from(n)]), 8 * (1 + usize::from(n))),
+            Slot::Word(n) => (arg.ty.word_fits(request.head.words()[usize::from(n)]), 8 * (1 + usize::from(n))),
             Slot::Bytes(n) => {
                 let run = request.bytes[usize::from(n)];
                 run_offset += run.len();

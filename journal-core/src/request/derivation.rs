@@ -96,7 +96,7 @@ macro_rules! requests {
                     #[allow(unused_mut)]
                     let mut request = Request::empty(OpCode::$variant);
                     $(<mark::$ty as Wire>::put($arg, &mut request);)*
-                    request
+                    request.with_lengths()
                 }
             )*
         }

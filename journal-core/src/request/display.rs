@@ -26,7 +26,7 @@ impl fmt::Display for Request<'_> {
                 f.write_str("foreign ")?;
             }
             match arg.slot {
-                Slot::Word(n) => write_word(f, arg.ty, self.words[usize::from(n)], self.is_foreign(position))?,
+                Slot::Word(n) => write_word(f, arg.ty, self.head.words()[usize::from(n)], self.is_foreign(position))?,
                 Slot::Bytes(n) => write_bytes(f, arg.ty, self.bytes[usize::from(n)])?,
                 Slot::Result => {}
             }

@@ -21,55 +21,36 @@ compile_error!("records are little-endian");
 /// Version of the payload's layout.
 pub const ENCODING_VERSION: u8 = 1;
 
-/// Parts of an encoded request: lead word, words, lengths, and each run of bytes.
-const PARTS: usize = 3 + MAX_BYTE_RUNS;
-
-/// Room for the fixed part of an encoded request; lives on the caller's stack.
-#[derive(Debug, Clone)]
-pub struct EncodedHeader {
-    lead: u64,
-    lengths: [u64; MAX_BYTE_RUNS],
+/// The parts of a record's payload, in order: the fixed part, and each run of bytes.
+#[derive(Debug, Clone, Copy)]
+pub struct Parts<'a> {
+    parts: [&'a [u8]; 1 + MAX_BYTE_RUNS],
+    count: usize,
 }
 
-impl EncodedHeader {
-    /// Empty room.
+impl<'a> core::ops::Deref for Parts<'a> {
+    type Target = [&'a [u8]];
+
     #[inline]
-    pub const fn new() -> Self {
-        Self { lead: 0, lengths: [0; MAX_BYTE_RUNS] }
+    fn deref(&self) -> &Self::Target {
+        &self.parts[..self.count]
     }
 }
 
-impl Default for EncodedHeader {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl<'a> Request<'a> {
-    /// The parts of the record's payload, in order. Copies nothing: the words stand in the request.
+impl Request<'_> {
+    /// The record's payload. Copies nothing.
     #[inline]
-    pub fn encode_into<'b>(&'b self, header: &'b mut EncodedHeader) -> [&'b [u8]; PARTS]
-    where
-        'a: 'b,
-    {
-        let (words, runs) = (usize::from(self.word_count), usize::from(self.run_count));
-        header.lead = u64::from(self.foreign)
-            | u64::from(self.word_count) << 16
-            | u64::from(self.run_count) << 24
-            | u64::from(self.reason.map_or(0, |reason| reason as u8)) << 32
-            | u64::from(ENCODING_VERSION) << 40;
-        header.lengths = self.bytes.map(|run| run.len() as u64);
-        let header = &*header;
-        [header.lead.as_bytes(), self.words[..words].as_bytes(), header.lengths[..runs].as_bytes(), self.bytes[0], self.bytes[1]]
+    pub fn parts(&self) -> Parts<'_> {
+        Parts { parts: [self.head.whole().as_bytes(), self.bytes[0], self.bytes[1]], count: 1 + self.head.runs() }
     }
 
     /// Length of the payload.
     pub fn encoded_len(&self) -> usize {
-        8 * (1 + usize::from(self.word_count) + usize::from(self.run_count)) + self.bytes.iter().map(|b| b.len()).sum::<usize>()
+        self.parts().iter().map(|part| part.len()).sum()
     }
 
     /// The payload in one piece.
     pub fn to_vec(&self) -> Vec<u8> {
-        self.encode_into(&mut EncodedHeader::new()).concat()
+        self.parts().concat()
     }
 }

@@ -20,14 +20,17 @@ mod decode;
 mod derivation;
 mod display;
 mod encode;
+mod head;
 mod opcode;
 mod reference;
 mod row;
 
 pub use argument::{ArgType, ReduceOperator};
 pub use compaction::unneeded;
+use head::Head;
+
 pub use decode::{AbsentRequest, DecodeError, OwnedRequest, decode, decode_absent, decode_borrowed};
-pub use encode::{ENCODING_VERSION, EncodedHeader};
+pub use encode::{ENCODING_VERSION, Parts};
 pub use opcode::constructors::*;
 pub use opcode::{Call, OpCode};
 pub use reference::{c_constants, c_name, markdown};
@@ -54,11 +57,7 @@ pub enum Stage {
 pub struct Request<'a> {
     code: u16,
     op: OpCode,
-    word_count: u8,
-    run_count: u8,
-    foreign: u16,
-    reason: Option<Reason>,
-    words: [u64; MAX_WORDS],
+    head: Head,
     bytes: [&'a [u8]; MAX_BYTE_RUNS],
 }
 
@@ -68,26 +67,28 @@ impl<'a> Request<'a> {
         Self {
             code: op as u16,
             op,
-            word_count: 0,
-            run_count: 0,
-            foreign: 0,
-            reason: None,
-            words: [0; MAX_WORDS],
+            head: Head::EMPTY,
             bytes: [&[]; MAX_BYTE_RUNS],
         }
     }
 
-    // Rows are checked at compile time to have no more than there is room for.
     #[inline(always)]
     fn push_word(&mut self, word: u64) {
-        self.words[usize::from(self.word_count)] = word;
-        self.word_count += 1;
+        self.head.push_word(word);
     }
 
     #[inline(always)]
     fn push_bytes(&mut self, run: &'a [u8]) {
-        self.bytes[usize::from(self.run_count)] = run;
-        self.run_count += 1;
+        self.bytes[self.head.push_run()] = run;
+    }
+
+    /// The last word has been pushed.
+    #[inline(always)]
+    fn with_lengths(mut self) -> Self {
+        for (n, run) in self.bytes[..self.head.runs()].iter().enumerate() {
+            self.head.set_length(n, run.len());
+        }
+        self
     }
 
     /// A request of the application's own. None when `number` is 0x8000 or more.
@@ -101,14 +102,14 @@ impl<'a> Request<'a> {
     /// Arguments that cannot be foreign (sizes, bytes) are left alone.
     pub fn foreign(mut self, position: usize) -> Self {
         if self.row().args.get(position).is_some_and(|arg| arg.ty.may_be_foreign() && arg.slot != Slot::Result) {
-            self.foreign |= 1 << position;
+            self.head.add_foreign(position);
         }
         self
     }
 
     /// Records that it cannot be replayed although its row can.
     pub fn with_reason(mut self, reason: Reason) -> Self {
-        self.reason = Some(reason);
+        self.head.set_reason(reason);
         self
     }
 
@@ -145,7 +146,7 @@ impl<'a> Request<'a> {
     #[inline]
     pub fn word(&self, position: usize) -> Option<u64> {
         match self.row().args.get(position)?.slot {
-            Slot::Word(n) => Some(self.words[usize::from(n)]),
+            Slot::Word(n) => self.head.word(usize::from(n)),
             _ => None,
         }
     }
@@ -154,7 +155,7 @@ impl<'a> Request<'a> {
     pub fn set_word(&mut self, position: usize, word: u64) -> bool {
         match self.row().args.get(position).map(|arg| arg.slot) {
             Some(Slot::Word(n)) => {
-                self.words[usize::from(n)] = word;
+                self.head.set_word(usize::from(n), word);
                 true
             }
             _ => false,
@@ -172,12 +173,12 @@ impl<'a> Request<'a> {
     /// Is the argument at `position` foreign?
     #[inline]
     pub fn is_foreign(&self, position: usize) -> bool {
-        position < 16 && self.foreign >> position & 1 == 1
+        position < 16 && self.head.foreign() >> position & 1 == 1
     }
 
     /// Positions of foreign arguments, one bit each.
     pub fn foreign_mask(&self) -> u16 {
-        self.foreign
+        self.head.foreign()
     }
 
     /// What a stage of a replay does with this request.
@@ -186,11 +187,11 @@ impl<'a> Request<'a> {
             Stage::Setup => self.row().replay.0,
             Stage::Step => self.row().replay.1,
         };
-        match (by_row, self.reason) {
+        match (by_row, self.head.reason()) {
             // What is not executed again needs no argument either.
             (Rule::Skip | Rule::Refuse(_), _) => by_row,
             (_, Some(reason)) => Rule::Refuse(reason),
-            _ if self.foreign != 0 => Rule::Refuse(Reason::ForeignArgument),
+            _ if self.head.foreign() != 0 => Rule::Refuse(Reason::ForeignArgument),
             _ => by_row,
         }
     }
@@ -206,9 +207,9 @@ impl<'a> Request<'a> {
     /// Is this the same request, as far as a replacement's call can be? Outputs and host addresses may differ.
     pub fn matches(&self, other: &Request<'_>) -> bool {
         self.code == other.code
-            && self.foreign == other.foreign
+            && self.head.foreign() == other.head.foreign()
             && self.row().args.iter().filter(|arg| arg.matching == Matching::Identity).all(|arg| match arg.slot {
-                Slot::Word(n) => self.words[usize::from(n)] == other.words[usize::from(n)],
+                Slot::Word(n) => self.head.word(usize::from(n)) == other.head.word(usize::from(n)),
                 Slot::Bytes(n) => self.bytes[usize::from(n)] == other.bytes[usize::from(n)],
                 Slot::Result => true,
             })

@@ -21,7 +21,7 @@ fn sample(op: OpCode, fill: &[u8]) -> Request<'_> {
             Slot::Result => {}
         }
     }
-    request
+    request.with_lengths()
 }
 
 #[test]

@@ -59,7 +59,7 @@ impl Session {
     pub fn comm_split(&self, comm: VirtualHandle, color: i32, key: i32, config: &CommConfig) -> Result<Option<VirtualHandle>, Error> {
         let agent = &self.core.agent;
         agent.phase.get().admit(Class::Setup, "ncclCommSplit", true)?;
-        let parent = agent.communicator(comm)?;
+        let parent = agent.communicator(comm)?.clone();
         let ordinal = parent.splits.fetch_add(1, Ordering::Relaxed);
         let clique = CliqueKey::split(parent.clique, ordinal, color);
         let handle = if color < 0 { VirtualHandle::default() } else { agent.handles().reserve(HandleKind::Communicator)? };

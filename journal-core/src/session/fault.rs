@@ -1,15 +1,16 @@
-//! Faults on purpose: a rank that kills itself inside the all-reduce of a given step.
+//! Faults on purpose: a rank that kills itself inside a given step, at its first all-reduce or, where it has none, at
+//! the step's end.
 //!
 //! `REJOIN_FAULT="kill:RANK@STEP[+US];fail-device:RANK@STEP;kill-at-setup-done:RANK@INCARNATION"`. The first two
 //! are for incarnation 0 (`+go` instead of microseconds: after the decision, before the commit), the third kills a replacement right before its state is restored. Once each.
 
-use std::sync::Mutex;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// What to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    /// SIGKILL to the own process, `delay` after the all-reduce was enqueued.
+    /// SIGKILL to the own process, `delay` after the step's first all-reduce was enqueued, or after its end.
     Kill {
         /// How much later.
         delay: Duration,
@@ -34,9 +35,9 @@ impl Fault {
     }
 }
 
-/// Faults of this rank that are still to come: (step, fault).
+/// Faults of this rank that are still to come: (step, fault). `None`, the usual case, costs a step's calls nothing.
 #[derive(Debug, Default)]
-pub struct FaultPlan(Mutex<Vec<(u32, Fault)>>);
+pub struct FaultPlan(Option<Mutex<Vec<(u32, Fault)>>>);
 
 impl FaultPlan {
     /// Reads `REJOIN_FAULT`; entries of other ranks are left out, malformed ones are an error text.
@@ -48,18 +49,25 @@ impl FaultPlan {
     }
 
     fn of_incarnation(self, incarnation: u32) -> Self {
-        let plan = self.0.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let plan = self.0.map(Mutex::into_inner).transpose().unwrap_or_else(|poisoned| Some(poisoned.into_inner()));
         let mine = |(at, fault): &(u32, Fault)| match fault {
             Fault::KillAtSetupDone => *at == incarnation,
             _ => incarnation == 0,
         };
-        Self(Mutex::new(plan.into_iter().filter(mine).collect()))
+        Self::of(plan.unwrap_or_default().into_iter().filter(mine).collect())
+    }
+
+    fn of(plan: Vec<(u32, Fault)>) -> Self {
+        Self((!plan.is_empty()).then(|| Mutex::new(plan)))
+    }
+
+    fn lock(&self) -> Option<MutexGuard<'_, Vec<(u32, Fault)>>> {
+        self.0.as_ref().map(|plan| plan.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Whether this process is to die at its `setup_done`.
     pub fn dies_at_setup_done(&self) -> bool {
-        let plan = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        plan.iter().any(|(_, fault)| *fault == Fault::KillAtSetupDone)
+        self.lock().is_some_and(|plan| plan.iter().any(|(_, fault)| *fault == Fault::KillAtSetupDone))
     }
 
     /// Parses the text of `REJOIN_FAULT`.
@@ -94,10 +102,10 @@ impl FaultPlan {
                 plan.push((step, fault));
             }
         }
-        Ok(Self(Mutex::new(plan)))
+        Ok(Self::of(plan))
     }
 
-    /// Takes out the fault inside the all-reduce of `step`, if there is one.
+    /// Takes out the fault inside `step`, if there is one.
     pub fn take(&self, step: u32) -> Option<Fault> {
         self.take_where(step, Fault::is_in_step)
     }
@@ -107,15 +115,17 @@ impl FaultPlan {
         self.take_where(step, Fault::is_after_go)
     }
 
-    fn take_where(&self, step: u32, here: fn(Fault) -> bool) -> Option<Fault> {
-        let mut plan = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let at = plan.iter().position(|(s, fault)| *s == step && here(*fault))?;
-        Some(plan.remove(at).1)
+    /// Says which faults the job never came to.
+    pub fn tell_the_rest(&self) {
+        for (at, fault) in self.lock().iter().flat_map(|plan| plan.iter()) {
+            tracing::warn!(?fault, at, "REJOIN_FAULT: the job ended without coming to this fault");
+        }
     }
 
-    /// True when nothing is planned, the usual case.
-    pub fn is_empty(&self) -> bool {
-        self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner).is_empty()
+    fn take_where(&self, step: u32, here: fn(Fault) -> bool) -> Option<Fault> {
+        let mut plan = self.lock()?;
+        let at = plan.iter().position(|(s, fault)| *s == step && here(*fault))?;
+        Some(plan.remove(at).1)
     }
 }
 

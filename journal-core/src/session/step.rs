@@ -222,6 +222,7 @@ impl Session {
                 reason: format!("{bytes} bytes at {:#x} were allocated inside the step; free them before its end, or allocate in set-up", address.0),
             });
         }
+        agent.fail_as_told(step);
         loop {
             match self.decide(step, next_blob)? {
                 Decided::Redo if agent.wait_for_replay().is_ok() => {}
@@ -428,6 +429,7 @@ impl Session {
             Phase::Between(_) => {}
             phase => return Err(wrong("finalize", phase, "finish or redo the open step first")),
         }
+        agent.faults.tell_the_rest();
         let membership = core.membership();
         let all = RankSet::all(membership.nranks());
         loop {

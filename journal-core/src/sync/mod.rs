@@ -1,4 +1,5 @@
-//! What protocols are built from: atomics (loom's under `cfg(loom)`), storage words, futexes, robust mutexes.
+//! What protocols are built from: atomics (loom's under `cfg(loom)`), storage words, futexes, robust mutexes,
+//! calls written down by their threads, and gates that let them in.
 //!
 //! Protocol code takes its words from [`Words`], never from a pointer: mapped memory in the product,
 //! heap-built cells under loom (casting zeroed bytes to loom atomics would alias them all).
@@ -9,7 +10,10 @@ pub use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 pub use core::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
 #[allow(unsafe_code)]
+pub mod announce;
+#[allow(unsafe_code)]
 pub mod futex;
+pub mod gate;
 #[allow(unsafe_code)]
 pub mod robust;
 mod words;

@@ -89,6 +89,8 @@ pub struct CudaDevice {
     window: Window,
     memory: Mutex<DeviceMemory>,
     objects: Mutex<Objects>,
+    /// A function's handle is its place here, from 1. Entries stay, so that a launch takes no lock.
+    functions: boxcar::Vec<KnownFunction>,
     foreign: Mutex<ForeignMemory>,
     staging: Staging,
 }
@@ -161,6 +163,7 @@ impl CudaDevice {
             window,
             memory: Mutex::new(memory),
             objects: Mutex::new(Objects::default()),
+            functions: boxcar::Vec::new(),
             foreign: Mutex::default(),
             staging,
         })
@@ -534,7 +537,7 @@ impl Device for CudaDevice {
                 reason: format!("the driver refuses the image with {} ({}){separator}{log}", code.0, self.driver.describe(code)),
             }
         })?;
-        lock(&self.objects).modules.insert(module, Arc::new(Module { real: module }));
+        lock(&self.objects).modules.insert(module, Module::new(module));
         Ok(RealHandle(module))
     }
 
@@ -559,9 +562,8 @@ impl Device for CudaDevice {
         };
         self.told("cuFuncLoad", self.driver.function_load(function))?;
         let param_bytes = self.told("cuFuncGetParamInfo", self.driver.function_params(function))?;
-        let known = KnownFunction { module: loaded, param_bytes: param_bytes.clone() };
-        lock(&self.objects).functions.insert(function, Arc::new(known));
-        Ok(Function { real: RealHandle(function), param_bytes })
+        let place = self.functions.push(KnownFunction { real: function, module: loaded, param_bytes: param_bytes.clone() });
+        Ok(Function { real: RealHandle(place as u64 + 1), param_bytes })
     }
 
     fn launch(&self, function: &Function, shape: LaunchShape, stream: RealHandle, params: &[u8]) -> DeviceResult<()> {
@@ -570,8 +572,10 @@ impl Device for CudaDevice {
         if shape.grid.contains(&0) || shape.block.contains(&0) {
             return invalid(CALL, format!("grid {:?} and block {:?} must not have a 0", shape.grid, shape.block));
         }
-        // Held until the call is made, so that its module stays.
-        let Some(known) = lock(&self.objects).functions.get(&function.real.0).cloned() else {
+        let place = function.real.0.checked_sub(1).and_then(|place| usize::try_from(place).ok());
+        let known = place.and_then(|place| self.functions.get(place));
+        // Until the call is made, so that the module stays.
+        let Some((known, _pass)) = known.and_then(|known| Some((known, known.module.gate.enter()?))) else {
             return invalid(CALL, format!("no function {:#x} on this device; was its module unloaded?", function.real.0));
         };
         let sizes = &known.param_bytes;
@@ -592,7 +596,7 @@ impl Device for CudaDevice {
             *pointer = rest.as_ptr().cast_mut().cast::<c_void>();
             rest = &rest[*bytes as usize..];
         }
-        self.told("cuLaunchKernel", self.driver.launch(function.real.0, shape, stream.0, pointers))
+        self.told("cuLaunchKernel", self.driver.launch(known.real, shape, stream.0, pointers))
     }
 
     fn activity(&self) -> u32 {

@@ -2,21 +2,31 @@
 
 use super::code::Code;
 use super::driver::Driver;
+use crate::sync::gate::Gate;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 /// `CU_EVENT_DISABLE_TIMING`
 pub(super) const EVENT_DISABLE_TIMING: u32 = 2;
 
-/// A loaded module; who launches one of its functions holds it.
+/// A loaded module.
 #[derive(Debug)]
 pub(super) struct Module {
     pub(super) real: u64,
+    /// A launch is inside; closed once the application has unloaded the module.
+    pub(super) gate: Gate,
+}
+
+impl Module {
+    pub(super) fn new(real: u64) -> Arc<Self> {
+        Arc::new(Self { real, gate: Gate::default() })
+    }
 }
 
 /// A function, and what a launch needs of it.
 #[derive(Debug)]
 pub(super) struct KnownFunction {
+    pub(super) real: u64,
     pub(super) module: Arc<Module>,
     pub(super) param_bytes: Vec<u32>,
 }
@@ -32,7 +42,6 @@ pub(super) struct Objects {
     /// Event to whether it has a time stamp.
     pub(super) events: HashMap<u64, bool>,
     pub(super) modules: HashMap<u64, Arc<Module>>,
-    pub(super) functions: HashMap<u64, Arc<KnownFunction>>,
     /// Page-locked host ranges.
     pub(super) host_ranges: HashSet<u64>,
     /// Recorded at the end of streams that were destroyed with work in them.
@@ -60,10 +69,10 @@ impl Objects {
         driver.stream_destroy(stream).map_err(|code| ("cuStreamDestroy", code))
     }
 
-    /// Its functions are gone at once; the module goes with [`Objects::release`]. False: no such module.
+    /// Nobody launches its functions from now on; the module goes with [`Objects::release`]. False: no such module.
     pub(super) fn unload(&mut self, module: u64) -> bool {
         let Some(unloaded) = self.modules.remove(&module) else { return false };
-        self.functions.retain(|_, function| function.module.real != module);
+        unloaded.gate.close();
         self.unloaded.push(unloaded);
         true
     }
@@ -98,11 +107,10 @@ impl Objects {
         let mut kept = Vec::new();
         let mut result = Ok(());
         for module in self.unloaded.drain(..) {
-            // A launch that is being made at this moment holds it.
-            match Arc::try_unwrap(module) {
-                Ok(module) if result.is_ok() => result = driver.module_unload(module.real).map_err(|code| ("cuModuleUnload", code)),
-                Ok(module) => kept.push(Arc::new(module)),
-                Err(module) => kept.push(module),
+            if result.is_ok() && module.gate.is_drained() {
+                result = driver.module_unload(module.real).map_err(|code| ("cuModuleUnload", code));
+            } else {
+                kept.push(module);
             }
         }
         self.unloaded = kept;
@@ -111,8 +119,10 @@ impl Objects {
 
     /// Drops all. No work may run.
     pub(super) fn clear(&mut self, driver: &dyn Driver) -> Result<(), Failure> {
-        self.functions.clear();
-        self.unloaded.extend(self.modules.drain().map(|(_, module)| module));
+        for (_, module) in self.modules.drain() {
+            module.gate.close();
+            self.unloaded.push(module);
+        }
         self.release(driver)?;
         for event in self.events.drain().map(|(event, _)| event).chain(self.leaving.drain(..)) {
             driver.event_destroy(event).map_err(|code| ("cuEventDestroy", code))?;

@@ -103,6 +103,7 @@ fn barrier() -> bool {
 }
 
 /// A call that is written down; of the thread that wrote it.
+#[derive(Debug)]
 pub struct Place(&'static AtomicUsize);
 
 impl Place {
@@ -127,9 +128,15 @@ impl Place {
     }
 }
 
-fn is_announced(address: usize) -> bool {
+/// Calls that are written down for the object at `address`.
+pub fn running(address: usize) -> usize {
     // SYNC: Acquire; pairs with the Release in `clear`.
-    seats().any(|seat| seat.places.iter().any(|place| place.load(Ordering::Acquire) == address))
+    let here = |seat: &Seat| seat.places.iter().filter(|place| place.load(Ordering::Acquire) == address).count();
+    seats().map(here).sum()
+}
+
+fn is_announced(address: usize) -> bool {
+    running(address) > 0
 }
 
 /// Whether a thread runs on the object at `address`, which was marked as closed before.
