@@ -192,8 +192,11 @@ fn rank() {
             rank.session.state_register("lookup table", constant, 4 * FLOATS, StateKind::Constant, others).expect("registered");
             rank.steps(6, |step| {
                 let mut now = [0; 4 * FLOATS as usize];
-                rank.session.memcpy_dtoh(&mut now, constant).expect("read");
-                assert_eq!(now, [7; 4 * FLOATS as usize], "the content of the first set-up");
+                match rank.session.memcpy_dtoh(&mut now, constant) {
+                    Ok(()) => assert_eq!(now, [7; 4 * FLOATS as usize], "the content of the first set-up"),
+                    // The death was noticed before this rank had begun its step.
+                    Err(error) => assert!(error.is_redo(), "{error}"),
+                }
                 if step == 3 && number == 1 && incarnation == 0 {
                     die();
                 }

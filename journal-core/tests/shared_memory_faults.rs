@@ -297,7 +297,7 @@ fn another_layout_version_or_word_size_is_refused_and_both_are_named() {
     refusal(&|b| b[12..14].reverse()).unwrap_err();
 }
 
-/// The layout only: writing so far needs growth into files.
+/// The layout only; `journal_large_offsets.rs` writes there.
 #[test]
 fn offsets_beyond_4_gib_fit_the_layout() {
     let geometry = Geometry::base(5 << 30, 64 << 10, 64, 4096).unwrap();

@@ -156,7 +156,10 @@ fn record(record: &Record) -> RecordLine {
         opcode: Some(record.kind),
         value_text: value.and_then(in_words),
         request: match &decoded {
-            _ if record.outcome == Outcome::Absent => "(its payload was not recorded, only length and checksum)".to_owned(),
+            _ if record.outcome == Outcome::Absent => match request::decode_absent(record.kind, &record.payload) {
+                Ok(absent) => absent.to_string(),
+                Err(_) => "(its payload was not recorded, only length and checksum)".to_owned(),
+            },
             Ok(request) => request.to_string(),
             Err(error) => format!("({error})"),
         },

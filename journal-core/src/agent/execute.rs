@@ -81,7 +81,7 @@ impl Agent {
                 let real = self.stream(request, stream, 0)?;
                 self.objects.remove_stream(stream);
                 self.handles().retire(stream)?;
-                done(device.stream_destroy(real))
+                gone(device.stream_destroy(real))
             }
             Call::StreamSynchronize { stream } => self.wait_stream(self.stream(request, stream, 0)?).map(|()| 0),
             Call::StreamQuery { stream } => Ok(u64::from(device.stream_query(self.stream(request, stream, 0)?)?)),
@@ -98,7 +98,7 @@ impl Agent {
             Call::EventDestroy { event } => {
                 let real = self.event(event)?;
                 self.handles().retire(event)?;
-                done(device.event_destroy(real))
+                gone(device.event_destroy(real))
             }
             Call::EventRecord { event, stream } => {
                 done(device.event_record(self.event(event)?, self.stream(request, stream, 1)?))
@@ -121,7 +121,7 @@ impl Agent {
             Call::ModuleUnload { module } => {
                 let real = self.resolve(module, HandleKind::Module)?;
                 self.handles().retire(module)?;
-                done(device.module_unload(RealHandle(real)))
+                gone(device.module_unload(RealHandle(real)))
             }
             Call::ModuleGetFunction { function, module, name } => {
                 let module = self.resolve(module, HandleKind::Module)?;
@@ -422,6 +422,14 @@ impl Agent {
     pub(crate) fn zero_unrecorded(&self, address: DevicePtr, bytes: u64) -> Result<(), Error> {
         self.device.memset(address, 0, bytes, RealHandle(0))?;
         self.wait_unrecorded(RealHandle(0))
+    }
+}
+
+/// The end of an object whose handle is retired. A lost device has taken it along; the next call will tell.
+fn gone(result: crate::backend::DeviceResult<()>) -> Result<Value, Error> {
+    match result {
+        Err(error) if !error.is_lost() => Err(error.into()),
+        _ => Ok(0),
     }
 }
 

@@ -1,11 +1,13 @@
 //! A device that fails under a request: what becomes of the rank.
 
-use super::{Agent, AwaitReplay, Phase};
+use super::{Agent, AwaitReplay, FAILED, HostMemory, Phase, Value, failure_word};
 use std::time::{Duration, Instant};
 
 use crate::backend::{BackendKind, RealHandle};
 use crate::error::Error;
+use crate::journal::RecordRef;
 use crate::membership::{Cause, Failure, JobPolicy, Membership};
+use crate::request::{Class, Request, Rule, Stage};
 use crate::sync::Ordering;
 
 /// How long an error of NCCL may precede the proof of a death. Detection takes about a millisecond.
@@ -91,6 +93,27 @@ impl Agent {
     /// How a request of a doomed step waits under policy *replay*.
     pub(crate) fn set_await_replay(&self, wait: AwaitReplay) {
         let _ = self.await_replay.set(wait);
+    }
+
+    /// Policy *replay*: what becomes of a request that a recovery interrupted. The replay has issued again what it
+    /// replays; what makes or ends an object, and what asks, is done here.
+    #[cold]
+    pub(super) fn after_replay(&self, request: &Request<'_>, host: HostMemory, record: Option<RecordRef>) -> Result<Value, Error> {
+        loop {
+            self.wait_for_replay()?;
+            let is_callers = matches!(request.row().class, Class::Setup | Class::Teardown | Class::Query);
+            if !is_callers && request.rule(Stage::Step) != Rule::Skip {
+                return Ok(0);
+            }
+            let Some(_pass) = self.gate.enter() else { continue };
+            let outcome = self.execute(request, host).map_err(|error| self.escalate(error));
+            if let Some(record) = record {
+                self.journal.complete(record, outcome.as_ref().map_or_else(failure_word, |value| value & (FAILED - 1)));
+            }
+            if !matches!(outcome, Err(Error::Redo)) {
+                return outcome;
+            }
+        }
     }
 
     /// Policy *replay*, inside a step: waits until recovery has issued the step again. Everything else is

@@ -20,11 +20,11 @@ use crate::backend::{Device, DevicePtr};
 use crate::error::Error;
 use crate::handle::{HandleKind, HandleTable, VirtualHandle};
 use crate::journal::store::Memory;
-use crate::journal::{Journal, RecordRef, Region};
+use crate::journal::{AppendError, Journal, RecordRef, Region};
 use crate::membership::{Epoch, Incarnation, JobPolicy, Membership, MembershipError, Rank, ShmMembership};
 use crate::nccl::{Aborts, NcclLibrary, RealCommunicator};
 use crate::recovery::fingerprint::Fingerprint;
-use crate::request::{Class, OpCode, Request, Rule, Stage};
+use crate::request::{self, Call, Class, OpCode, Request, Rule, Stage};
 use crate::session::fault::{Fault, FaultPlan, kill_self};
 use crate::sync::gate::{Gate, Pass};
 use crate::sync::{AtomicU32, Ordering};
@@ -53,6 +53,7 @@ pub struct Agent {
     step_allocations: Mutex<Vec<(DevicePtr, u64)>>,
     freed_after_quiesce: Mutex<Vec<DevicePtr>>,
     pub(crate) substitutes: replaying::Substitutes,
+    pub(crate) sources: replaying::Sources,
     /// The device was lost in a step of this rank: whatever the phase says, the step is over for it.
     device_lost: AtomicU32,
     await_replay: std::sync::OnceLock<AwaitReplay>,
@@ -60,6 +61,9 @@ pub struct Agent {
     foreign: AtomicU32,
     unique_ids: AtomicU32,
 }
+
+/// Fewer bytes than this always go into the journal, or the call is refused.
+const LARGE: u64 = 64 << 10;
 
 /// Waits until recovery has issued the open step again; false: the application has to run it again.
 pub(crate) type AwaitReplay = Box<dyn Fn() -> Result<bool, Error> + Send + Sync>;
@@ -101,6 +105,7 @@ impl Agent {
             step_allocations: Mutex::default(),
             freed_after_quiesce: Mutex::default(),
             substitutes: replaying::Substitutes::default(),
+            sources: replaying::Sources::default(),
             device_lost: AtomicU32::new(0),
             await_replay: std::sync::OnceLock::new(),
             foreign: AtomicU32::new(0),
@@ -180,9 +185,13 @@ impl Agent {
             _ => {
                 let (parts, region, code) = (request.parts(), self.region_of(request), request.code());
                 // A full journal can still be taken apart.
-                Some(match row.class {
-                    Class::Teardown => self.journal.append_vital(region, code, 0, &parts)?,
-                    _ => self.journal.append(region, code, 0, &parts)?,
+                let appended = match row.class {
+                    Class::Teardown => self.journal.append_vital(region, code, 0, &parts),
+                    _ => self.journal.append(region, code, 0, &parts),
+                };
+                Some(match appended {
+                    Ok(record) => record,
+                    Err(error) => self.append_without_bytes(region, request, error)?,
                 })
             }
         };
@@ -216,12 +225,7 @@ impl Agent {
             return Err(error);
         }
         drop(pass);
-        self.wait_for_replay()?;
-        // The replay has issued what it replays, this request among it.
-        let value = match request.rule(Stage::Step) {
-            Rule::Skip => self.execute(request, host)?,
-            _ => 0,
-        };
+        let value = self.after_replay(request, host, record)?;
         self.done(request, phase, value);
         Ok(value)
     }
@@ -230,10 +234,25 @@ impl Agent {
     fn done(&self, request: &Request<'_>, phase: Phase, value: Value) {
         if let Phase::InStep(step) = phase {
             // Nearly no request needs it.
-            if matches!(request.op(), OpCode::MemAlloc | OpCode::MemFree | OpCode::AllReduce) {
+            if request.op() == OpCode::AllReduce || is_about_memory(request.op()) {
                 self.after_step_request(request, value, step);
             }
         }
+    }
+
+    /// Bytes that the journal has no room for: work of the device that needs them is recorded without them, and their
+    /// content has to come from elsewhere in a recovery. What makes an object is not done without its record.
+    #[cold]
+    fn append_without_bytes(&self, region: Region, request: &Request<'_>, error: AppendError) -> Result<RecordRef, Error> {
+        let bytes = request.encoded_len() as u64;
+        if request.row().class != Class::Step || !error.is_for_space() || bytes < LARGE {
+            return Err(error.into());
+        }
+        tracing::warn!(
+            request = request.row().name, bytes, %error,
+            "recorded without its bytes; `rejoin verify` tells whether a recovery can do without them"
+        );
+        Ok(self.journal.append_absent(region, request.code(), 0, &request.parts())?)
     }
 
     /// Reserves a handle of `kind`, sends the request that makes its object, and gives the handle back.
@@ -269,23 +288,34 @@ impl Agent {
         if self.phase.get() == Phase::SetUp { Region::Setup } else { Region::Step }
     }
 
-    /// What lives longer than a step is kept longer: objects made or destroyed outside of steps, and objects
-    /// of the set-up that a step destroys (a replay of the open step leaves those out by their sequence).
+    /// What lives longer than a step is kept longer: the making and the end of objects, inside of steps and outside of
+    /// them. Memory that a step allocates is gone at its end, and so are its records.
     fn region_of(&self, request: &Request<'_>) -> Region {
-        let class = request.row().class;
-        match self.phase.get() {
-            Phase::InStep(_) if class == Class::Teardown && !self.is_of_this_step(request) => Region::Setup,
-            Phase::InStep(_) => Region::Step,
-            _ if matches!(class, Class::Setup | Class::Teardown) => Region::Setup,
+        match request.row().class {
+            Class::Setup | Class::Teardown => match self.phase.get() {
+                Phase::InStep(_) if !lives_on(request) || self.is_of_this_step(request) => Region::Step,
+                _ => Region::Setup,
+            },
             _ => self.region(),
         }
     }
 
     fn is_of_this_step(&self, request: &Request<'_>) -> bool {
         match request.call() {
-            crate::request::Call::MemFree { address } => self.lock_allocations().iter().any(|(a, _)| *a == address),
+            Call::MemAlloc { .. } | Call::NcclMemAlloc { .. } => true,
+            Call::MemFree { address } | Call::NcclMemFree { address } => self.lock_allocations().iter().any(|(a, _)| *a == address),
             _ => false,
         }
+    }
+
+    /// The open step is void, and what it has allocated is still the application's: recorded anew.
+    pub(crate) fn carry_step_allocations(&self) -> Result<(), Error> {
+        for (address, bytes) in self.open_step_allocations() {
+            let request = request::mem_alloc(bytes);
+            let record = self.journal.append(Region::Step, request.code(), 0, &request.parts())?;
+            self.journal.complete(record, address.0);
+        }
+        Ok(())
     }
 
     /// Copies to the device are recorded with their bytes, not by their digest.
@@ -305,15 +335,15 @@ impl Agent {
 
     /// Everything has drained: frees what waited for that.
     pub(crate) fn quiesced(&self) -> Result<(), Error> {
+        self.sources.clear();
         let addresses = core::mem::take(&mut *self.freed_after_quiesce.lock().unwrap_or_else(PoisonError::into_inner));
         addresses.into_iter().try_for_each(|address| Ok(self.device.free(address)?))
     }
 
     fn after_step_request(&self, request: &Request<'_>, value: Value, step: u32) {
-        use crate::request::Call;
         match request.call() {
-            Call::MemAlloc { bytes } => self.lock_allocations().push((DevicePtr(value), bytes)),
-            Call::MemFree { address } => self.lock_allocations().retain(|(a, _)| *a != address),
+            Call::MemAlloc { bytes } | Call::NcclMemAlloc { bytes } => self.lock_allocations().push((DevicePtr(value), bytes)),
+            Call::MemFree { address } | Call::NcclMemFree { address } => self.lock_allocations().retain(|(a, _)| *a != address),
             _ => {}
         }
         if request.op() == OpCode::AllReduce {
@@ -352,6 +382,15 @@ impl Agent {
     pub(crate) fn open_step_allocations(&self) -> Vec<(DevicePtr, u64)> {
         self.lock_allocations().clone()
     }
+}
+
+fn is_about_memory(op: OpCode) -> bool {
+    matches!(op, OpCode::MemAlloc | OpCode::MemFree | OpCode::NcclMemAlloc | OpCode::NcclMemFree)
+}
+
+/// A replay of the set-up has something to do for it, or has to be refused because of it.
+fn lives_on(request: &Request<'_>) -> bool {
+    !matches!(request.rule(Stage::Setup), Rule::Skip | Rule::Rebuild)
 }
 
 /// Results as recorded: a value below 2^61, or bit 61 with the status of the error.

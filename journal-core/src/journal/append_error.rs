@@ -99,6 +99,12 @@ impl AppendError {
         matches!(self, Self::Full { .. } | Self::NoRun { .. })
     }
 
+    /// There is no room for the payload, and a smaller one might fit.
+    pub(crate) fn is_for_space(&self) -> bool {
+        self.is_full()
+            || matches!(self, Self::TooLarge { .. } | Self::GrowthLimit { .. } | Self::Blocked { .. } | Self::Segment(SegmentError::NoSpace { .. }))
+    }
+
     /// The status of the C ABI.
     pub fn status(&self) -> Status {
         match self {

@@ -27,7 +27,7 @@ use crate::sync::{Ordering, Words, ordered};
 pub struct Compaction {
     /// Records left out.
     pub dropped: u64,
-    /// Chunks of the chain before.
+    /// Chunks of the chain and of its payloads in the arena before.
     pub chunks_before: u32,
     /// And after.
     pub chunks_after: u32,
@@ -115,7 +115,7 @@ impl<W: Words> Builder<'_, W> {
 }
 
 /// Leaves `dead` out of the set-up chain of `lane`, if more than half of its bytes are theirs and it has more than one
-/// chunk. By the owner of the lane. `None`: it stays as it is.
+/// chunk, payloads in the arena included. By the owner of the lane. `None`: it stays as it is.
 pub fn compact<W: Words>(store: &Store<W>, lane: &mut Lane, dead: &HashSet<Sequence>) -> Result<Option<Compaction>, AppendError> {
     let mut chain = Chain::default();
     let end = match scan::walk(store, lane.slot, Region::Setup, &mut Scratch::default(), &mut chain) {
@@ -137,8 +137,9 @@ pub fn compact<W: Words>(store: &Store<W>, lane: &mut Lane, dead: &HashSet<Seque
     let bytes = |place: &Place| place.2 + run_bytes(place.1);
     let total: u64 = all.iter().map(bytes).sum();
     let gone: u64 = all.iter().filter(|place| is_dead(place)).map(bytes).sum();
-    lane.look_at_chunks = (2 * chain.chunks.len() as u32).max(2);
-    if chain.chunks.len() < 2 || gone * 2 <= total {
+    let chunks_before = chain.chunks.len() as u32 + chain.arenas.iter().map(|(_, run)| run.count).sum::<u32>();
+    lane.look_at_chunks = (2 * chunks_before).max(2);
+    if chunks_before < 2 || gone * 2 <= total {
         return Ok(None);
     }
     let mut builder = Builder { store, owner: lane.owner(), chunks: Vec::new(), tail: Tail::default() };
@@ -151,10 +152,11 @@ pub fn compact<W: Words>(store: &Store<W>, lane: &mut Lane, dead: &HashSet<Seque
     // SYNC: Release; pairs with the Acquire of the head in scan.rs. This store is the compaction: the new chain is
     // whole before it, the old one is touched only after it.
     store.head(lane.slot, Region::Setup).store(head, ordered("compaction head", Ordering::Release));
+    let kept_arenas = chain.arenas.iter().filter(|(sequence, _)| !dead.contains(&Sequence(*sequence)));
     let done = Compaction {
         dropped: all.iter().filter(|place| is_dead(place)).count() as u64,
-        chunks_before: chain.chunks.len() as u32,
-        chunks_after: builder.chunks.len() as u32,
+        chunks_before,
+        chunks_after: builder.chunks.len() as u32 + kept_arenas.map(|(_, run)| run.count).sum::<u32>(),
     };
     lane.tails[Region::Setup as usize] = builder.tail;
     lane.setup_chunks = done.chunks_after;

@@ -65,7 +65,7 @@ pub struct Lane {
     pub(super) step_arenas: u32,
     /// The record at hand must not fail for space.
     pub(super) vital: bool,
-    /// Chunks of the set-up chain.
+    /// Chunks of the set-up chain, those of its payloads in the arena included.
     pub(super) setup_chunks: u32,
     /// So many of them make it worth looking for records that no replay needs.
     pub(super) look_at_chunks: u32,

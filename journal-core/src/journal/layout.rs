@@ -135,7 +135,7 @@ pub struct Live {
     /// Robust mutex of PREPARED, growth and the reserve. No append and no boundary move waits for it.
     pub admin: [u64; 8],
     _admin_line: [u64; 8],
-    /// Version of the PREPARED slots; odd while one is written. Writer (under `admin`).
+    /// Version of the PREPARED slots; moves before and after one is written. Writer (under `admin`).
     pub prepared: u64,
     /// By the parity of the step.
     pub prepared_slots: [PreparedEntry; 2],

@@ -13,6 +13,7 @@
 //!
 //! Format and proofs: `docs/journal-format.md`.
 
+mod format_1;
 pub mod layout;
 pub mod name;
 mod segment_error;

@@ -48,7 +48,8 @@ pub fn resume<W: Words>(store: &Store<W>, slot: u16, owner_died: bool) -> Result
     for region in Region::ALL {
         lane.tails[region as usize] = tail(store, slot, region, &mut scratch, &mut reachable)?;
         if region == Region::Setup {
-            lane.setup_chunks = reachable.chunks.len() as u32;
+            let of_arena: u32 = reachable.arenas.iter().map(|(run, _)| run.count).sum();
+            lane.setup_chunks = reachable.chunks.len() as u32 + of_arena;
         }
     }
     if owner_died {

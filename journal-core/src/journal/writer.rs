@@ -333,8 +333,9 @@ impl Journal {
             match checksum::run(crc, Append { lane, store, region, kind, flags, parts: naming }) {
                 Ok(record) => {
                     arena::publish(store, placed, record.sequence().0);
-                    if region == Region::Step {
-                        lane.step_arenas += 1;
+                    match region {
+                        Region::Setup => lane.setup_chunks += len.div_ceil(store.base().chunk_bytes) as u32,
+                        Region::Step => lane.step_arenas += 1,
                     }
                     Ok(record)
                 }

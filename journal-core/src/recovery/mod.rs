@@ -11,6 +11,7 @@ mod agree;
 mod attempt;
 mod fence;
 pub mod fingerprint;
+mod open_step;
 mod quiesce;
 mod rebuild;
 pub(crate) mod stage;

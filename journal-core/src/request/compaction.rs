@@ -11,7 +11,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use super::{Call, Class, OpCode, OwnedRequest, Rule, Stage, decode};
+use super::{Call, Class, OpCode, OwnedRequest, Rule, Stage, decode, decode_absent};
 use crate::agent::recorded_value;
 use crate::handle::{HandleKind, VirtualHandle};
 use crate::journal::{Outcome, Record, Sequence, Snapshot};
@@ -79,20 +79,23 @@ pub fn unneeded(snapshot: &Snapshot, slot: u16) -> HashSet<Sequence> {
     let mut entries = Vec::new();
     for record in &snapshot.setup {
         let succeeded = matches!(record.result.map(recorded_value), Some(Ok(_)));
-        let request = match decode(record.kind, &record.payload) {
-            Ok(request) if record.outcome == Outcome::Committed => request,
-            // What it names is not known.
-            _ => return HashSet::new(),
+        let decoded = match record.outcome {
+            Outcome::Committed => decode(record.kind, &record.payload).ok().map(|request| (request, 0)),
+            Outcome::Absent => decode_absent(record.kind, &record.payload).ok().map(|absent| (absent.head, absent.bytes)),
+            _ => None,
         };
+        // What it names is not known.
+        let Some((request, absent)) = decoded else { return HashSet::new() };
         if succeeded {
             let is_ours = record.slot == slot && record.sequence < snapshot.boundary.sequence;
-            entries.push(entry(&mut objects, record, request, is_ours));
+            entries.push(entry(&mut objects, record, request, absent, is_ours));
         }
     }
     leave_out(&entries, objects.count)
 }
 
-fn entry(objects: &mut Objects, record: &Record, request: OwnedRequest, is_ours: bool) -> Entry {
+/// `absent`: bytes of the request that were not recorded.
+fn entry(objects: &mut Objects, record: &Record, request: OwnedRequest, absent: u64, is_ours: bool) -> Entry {
     let value = record.result.and_then(|result| recorded_value(result).ok()).unwrap_or(0);
     let borrowed = request.as_request();
     let row = borrowed.row();
@@ -111,6 +114,12 @@ fn entry(objects: &mut Objects, record: &Record, request: OwnedRequest, is_ours:
         let word = borrowed.word(position).filter(|word| *word != 0 && KINDS.contains(&kind))?;
         Some(objects.handle(VirtualHandle(word)))
     };
+    // A function is a part of its module: it comes from it and goes with it.
+    if let Call::ModuleGetFunction { function, module: whole, .. } | Call::LibraryGetKernel { function, library: whole, .. } = request.call() {
+        let object = objects.handle(whole);
+        objects.handles.insert(function, object);
+        return Entry { sequence: record.sequence, request, is_ours, effect: vec![object], names: vec![object], creates: None, destroys: None };
+    }
     let mut creates = row.creates().next().and_then(|made| handle_at(objects, made));
     let mut destroys = row.destroys().next().and_then(|gone| handle_at(objects, gone));
     let mut effect: Vec<Object> = creates.into_iter().chain(destroys).collect();
@@ -127,7 +136,7 @@ fn entry(objects: &mut Objects, record: &Record, request: OwnedRequest, is_ours:
             effect = destroys.into_iter().collect();
         }
         Call::MemcpyHtoD { dst, data } | Call::MemcpyHtoDAsync { dst, data, .. } => {
-            effect.extend(objects.around(dst.0, data.len() as u64));
+            effect.extend(objects.around(dst.0, absent + data.len() as u64));
         }
         Call::MemcpyDtoD { dst, bytes, .. }
         | Call::MemcpyDtoDAsync { dst, bytes, .. }

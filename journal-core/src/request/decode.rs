@@ -1,6 +1,7 @@
 //! A record's payload as a request. Any bytes give a request or an error, never a panic.
 
 use super::encode::ENCODING_VERSION;
+use crate::journal::layout::ABSENT_DESCRIPTOR;
 use super::row::{Reason, Slot};
 use super::head::Head;
 use super::{Call, MAX_BYTE_RUNS, OpCode, Request};
@@ -112,6 +113,34 @@ impl core::fmt::Display for OwnedRequest {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         self.as_request().fmt(f)
     }
+}
+
+/// What is left of a request whose runs of bytes were not recorded ([`Outcome::Absent`](crate::journal::Outcome)).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AbsentRequest {
+    /// The request with empty runs.
+    pub head: OwnedRequest,
+    /// Bytes that its runs had together.
+    pub bytes: u64,
+}
+
+impl core::fmt::Display for AbsentRequest {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "{} without its {} bytes", self.head, self.bytes)
+    }
+}
+
+/// Reads the payload of an absent record of kind `code`.
+pub fn decode_absent(code: u16, payload: &[u8]) -> Result<AbsentRequest, DecodeError> {
+    let op = OpCode::from_code(code).ok_or(DecodeError::UnknownOpCode { code })?;
+    let (words, runs) = (op.row().words(), op.row().byte_runs());
+    let (from, to) = (ABSENT_DESCRIPTOR as usize + 8 * (1 + words), ABSENT_DESCRIPTOR as usize + 8 * (1 + words + runs));
+    let short = DecodeError::Short { len: payload.len(), needed: to };
+    let Some(lengths) = payload.get(from..to) else { return Err(short) };
+    let bytes = lengths.as_chunks::<8>().0.iter().fold(0_u64, |sum, length| sum.saturating_add(u64::from_le_bytes(*length)));
+    let mut head = payload[ABSENT_DESCRIPTOR as usize..to].to_vec();
+    head[8 * (1 + words)..].fill(0);
+    Ok(AbsentRequest { head: decode(code, &head)?, bytes })
 }
 
 /// Reads the payload of a record of kind `code`.

@@ -29,7 +29,7 @@ pub use argument::{ArgType, ReduceOperator};
 pub use compaction::unneeded;
 use head::Head;
 
-pub use decode::{DecodeError, OwnedRequest, decode, decode_borrowed};
+pub use decode::{AbsentRequest, DecodeError, OwnedRequest, decode, decode_absent, decode_borrowed};
 pub use encode::{ENCODING_VERSION, Parts};
 pub use opcode::constructors::*;
 pub use opcode::{Call, OpCode};

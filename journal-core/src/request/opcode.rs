@@ -12,7 +12,7 @@ use Reason::{
     BytesNotRecorded, CommunicatorInStep, DeviceReset, ForeignArgument, GraphCapture, HostCallback, IpcImport, OneSided, SeveralDevices,
     UnknownCall, UserRequest,
 };
-use Rule::{Execute, Hold, Rebuild, Refuse, Skip};
+use Rule::{Execute, Rebuild, Refuse, Skip};
 
 requests! {
     // ---- device
@@ -27,7 +27,7 @@ requests! {
 
     // ---- memory
     0x0201 MemAlloc mem_alloc "cuMemAlloc" Setup [Execute, Execute] (in bytes: U64) -> address: DevPtr;
-    0x0202 MemFree mem_free "cuMemFree" Teardown [Execute, Hold] (in address: DevPtr);
+    0x0202 MemFree mem_free "cuMemFree" Teardown [Execute, Execute] (in address: DevPtr);
     0x0203 HostRegister host_register "cuMemHostRegister" Setup [Execute, Execute] (note host: HostPtr, in bytes: U64, in flags: Flags);
     0x0204 HostUnregister host_unregister "cuMemHostUnregister" Teardown [Execute, Execute] (note host: HostPtr);
     0x0205 MemcpyHtoD memcpy_htod "cuMemcpyHtoD" Step [Execute, Execute] (in dst: DevPtr, in data: Data);
@@ -48,16 +48,16 @@ requests! {
     0x020E MemsetAsync memset_async "cuMemsetD8Async" Step [Execute, Execute] (in dst: DevPtr, in value: U32, in bytes: U64, in stream: Stream);
     0x020F MemInfo mem_info "cuMemGetInfo" Query [Skip, Skip] () -> free: U64;
     0x0210 NcclMemAlloc nccl_mem_alloc "ncclMemAlloc" Setup [Execute, Execute] (in bytes: U64) -> address: DevPtr;
-    0x0211 NcclMemFree nccl_mem_free "ncclMemFree" Teardown [Execute, Hold] (in address: DevPtr);
+    0x0211 NcclMemFree nccl_mem_free "ncclMemFree" Teardown [Execute, Execute] (in address: DevPtr);
     /// Pinned host memory survives with its process.
     0x0212 HostAlloc host_alloc "cuMemHostAlloc" Setup [Skip, Skip] (in bytes: U64, in flags: Flags) -> host: HostPtr;
     0x0213 HostFree host_free "cuMemFreeHost" Teardown [Skip, Skip] (note host: HostPtr);
     0x0214 MemAllocAsync mem_alloc_async "cuMemAllocAsync" Setup [Execute, Execute] (in bytes: U64, in stream: Stream) -> address: DevPtr;
-    0x0215 MemFreeAsync mem_free_async "cuMemFreeAsync" Teardown [Execute, Hold] (in address: DevPtr, in stream: Stream);
+    0x0215 MemFreeAsync mem_free_async "cuMemFreeAsync" Teardown [Execute, Execute] (in address: DevPtr, in stream: Stream);
 
     // ---- stream
     0x0301 StreamCreate stream_create "cuStreamCreateWithPriority" Setup [Execute, Execute] (out stream: Stream, in flags: Flags, in priority: I32);
-    0x0302 StreamDestroy stream_destroy "cuStreamDestroy" Teardown [Execute, Hold] (take stream: Stream);
+    0x0302 StreamDestroy stream_destroy "cuStreamDestroy" Teardown [Execute, Execute] (take stream: Stream);
     0x0303 StreamSynchronize stream_synchronize "cuStreamSynchronize" Step [Execute, Execute] (in stream: Stream);
     0x0304 StreamQuery stream_query "cuStreamQuery" Query [Skip, Skip] (in stream: Stream);
     0x0305 StreamWaitEvent stream_wait_event "cuStreamWaitEvent" Step [Execute, Execute] (in stream: Stream, in event: Event, in flags: Flags);
@@ -67,7 +67,7 @@ requests! {
 
     // ---- event
     0x0401 EventCreate event_create "cuEventCreate" Setup [Execute, Execute] (out event: Event, in flags: Flags);
-    0x0402 EventDestroy event_destroy "cuEventDestroy" Teardown [Execute, Hold] (take event: Event);
+    0x0402 EventDestroy event_destroy "cuEventDestroy" Teardown [Execute, Execute] (take event: Event);
     0x0403 EventRecord event_record "cuEventRecord" Step [Execute, Execute] (in event: Event, in stream: Stream);
     0x0404 EventSynchronize event_synchronize "cuEventSynchronize" Step [Execute, Execute] (in event: Event);
     0x0405 EventQuery event_query "cuEventQuery" Query [Skip, Skip] (in event: Event);
@@ -75,7 +75,7 @@ requests! {
 
     // ---- module, function, library
     0x0501 ModuleLoad module_load "cuModuleLoadData" Setup [Execute, Execute] (out module: Module, in image: Data);
-    0x0502 ModuleUnload module_unload "cuModuleUnload" Teardown [Execute, Hold] (take module: Module);
+    0x0502 ModuleUnload module_unload "cuModuleUnload" Teardown [Execute, Execute] (take module: Module);
     0x0503 ModuleGetFunction module_get_function "cuModuleGetFunction" Setup [Execute, Execute] (out function: Function, in module: Module, in name: Text);
     0x0504 ModuleGetGlobal module_get_global "cuModuleGetGlobal" Query [Skip, Skip] (in module: Module, in name: Text) -> address: DevPtr;
     0x0505 FunctionSetAttribute function_set_attribute "cuFuncSetAttribute" Setup [Execute, Execute]
@@ -83,7 +83,7 @@ requests! {
     /// A shared object of the process; it stays loaded, or the program loads it again.
     0x0506 LibraryOpen library_open "dlopen" Setup [Skip, Skip] (in path: Text);
     0x0507 LibraryLoad library_load "cuLibraryLoadData" Setup [Execute, Execute] (out library: Library, in image: Data);
-    0x0508 LibraryUnload library_unload "cuLibraryUnload" Teardown [Execute, Hold] (take library: Library);
+    0x0508 LibraryUnload library_unload "cuLibraryUnload" Teardown [Execute, Execute] (take library: Library);
     0x0509 LibraryGetKernel library_get_kernel "cuLibraryGetKernel" Setup [Execute, Execute] (out function: Function, in library: Library, in name: Text);
 
     // ---- launch

@@ -30,9 +30,9 @@ An argument marked `out` is reserved before the call and recorded; one after `â†
 the call and is the record's result. `â€ ` uses the handle up, `~` may differ when a replacement's call
 is matched to a recorded one.
 
-Stage 1 replays the set-up on a reset device, stage 2 the open step: *execute* again, *skip* (no
-effect, or restored), *rebuild* (recovery makes the object anew and binds it), *hold* (until the step
-commits), *refuse* (the reason is in the record; `rejoin verify` names it beforehand).
+Stage 1 replays the set-up on a reset device, stage 2 the open step: *execute* again (stage 2 makes and
+ends only objects that the step has ended), *skip* (no effect, or restored), *rebuild* (recovery makes the
+object anew and binds it), *refuse* (the reason is in the record; `rejoin verify` names it beforehand).
 ";
 
 /// The page `docs/requests.md`.

@@ -94,8 +94,6 @@ pub enum Rule {
     Skip,
     /// Not executed here: recovery makes the object anew (identifiers and values differ) and binds it.
     Rebuild,
-    /// Held back until the step commits: a redo may still need the memory.
-    Hold,
     /// Cannot be replayed.
     Refuse(Reason),
 }

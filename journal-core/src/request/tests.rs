@@ -120,9 +120,15 @@ fn what_a_row_creates_uses_and_destroys_follows_from_its_arguments() {
 }
 
 #[test]
-fn frees_of_the_open_step_are_held_back() {
-    assert_eq!(mem_free(DevicePtr(1)).rule(Stage::Step), Rule::Hold);
-    assert_eq!(mem_free(DevicePtr(1)).rule(Stage::Setup), Rule::Execute);
+fn making_and_ending_an_object_go_together_in_a_replay() {
+    for op in OpCode::ALL.iter().filter(|op| matches!(op.row().class, Class::Teardown)) {
+        let Some((_, kind)) = op.row().destroys().next() else { continue };
+        let makers = OpCode::ALL.iter().filter(|op| op.row().creates().any(|(_, made)| made == kind));
+        let executes = |stage: fn(&(Rule, Rule)) -> Rule, op: &OpCode| stage(&op.row().replay) == Rule::Execute;
+        for stage in [|rules: &(Rule, Rule)| rules.0, |rules: &(Rule, Rule)| rules.1] {
+            assert_eq!(executes(stage, op), makers.clone().any(|maker| executes(stage, maker)), "{op:?}");
+        }
+    }
 }
 
 #[test]

@@ -371,14 +371,21 @@ impl Session {
             Phase::Ended => return Err(wrong("resume", Phase::Ended, "the session is closed")),
             Phase::Between(_) | Phase::InStep(_) | Phase::Decided(_) => {}
         }
-        let step = self.await_recovery(Instant::now() + self.core.options.peer_timeout * 2)?;
-        agent.fingerprint.forget_step();
-        if agent.is_foreign() {
-            agent.wait_all_streams()?;
-            prepared::restore(agent, &self.core.states(), step)?;
-        }
-        // Nobody resumes into a replayed step: what the journal holds of it is void.
-        agent.journal.step_discard()?;
+        let deadline = Instant::now() + self.core.options.peer_timeout * 2;
+        let step = loop {
+            let step = self.await_recovery(deadline)?;
+            // Inside the gate: the next recovery, which may come at once, reads the journal before this or after it.
+            let Some(_pass) = agent.gate.enter() else { continue };
+            agent.fingerprint.forget_step();
+            if agent.is_foreign() {
+                agent.wait_all_streams()?;
+                prepared::restore(agent, &self.core.states(), step)?;
+            }
+            // Nobody resumes into a replayed step: what the journal holds of it is void.
+            agent.journal.step_discard()?;
+            agent.carry_step_allocations()?;
+            break step;
+        };
         agent.phase.set(Phase::Between(step));
         agent.clear_device_lost();
         Ok(Resumed { step, blob: prepared::blob(&agent.journal, step)? })
