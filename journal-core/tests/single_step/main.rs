@@ -26,7 +26,7 @@ use tracee::{SharedWord, Step, Tracee};
 /// Kills of a sampled operation.
 const SAMPLE: u64 = 60;
 /// The same for short operations: all of them, as long as they are short.
-const MANY: u64 = 1000;
+const MANY: u64 = 400;
 /// Kind of the survivor's records.
 const SURVIVOR: u16 = 9;
 /// Far above any operation: an operation that never ends is a failure.
