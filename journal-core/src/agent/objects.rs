@@ -9,6 +9,7 @@ use crate::backend::Function;
 use crate::handle::VirtualHandle;
 use crate::nccl::clique::CliqueKey;
 use crate::nccl::{CommConfig, RealCommunicator};
+use crate::sync::append_only::AppendOnly;
 use crate::sync::{AtomicU32, Ordering};
 
 /// One communicator of this process through all its real ones.
@@ -74,42 +75,37 @@ impl Communicator {
 /// Append-only lists behind the handles, read without a lock.
 #[derive(Default)]
 pub struct Objects {
-    communicators: boxcar::Vec<Arc<Communicator>>,
-    functions: boxcar::Vec<Function>,
+    communicators: AppendOnly<Arc<Communicator>>,
+    functions: AppendOnly<Function>,
     streams: Mutex<Vec<(VirtualHandle, u32)>>,
-}
-
-/// Handles are bound to an entry's place, from 1.
-fn get<T>(list: &boxcar::Vec<T>, real: u64) -> Option<&T> {
-    list.get(usize::try_from(real.checked_sub(1)?).ok()?)
 }
 
 impl Objects {
     /// Adds one; what its handle is to be bound to.
     pub fn add_communicator(&self, communicator: Arc<Communicator>) -> u64 {
-        self.communicators.push(communicator) as u64 + 1
+        self.communicators.add(communicator)
     }
 
     /// The communicator that a handle is bound to.
     #[inline]
     pub fn communicator(&self, real: u64) -> Option<&Arc<Communicator>> {
-        get(&self.communicators, real)
+        self.communicators.get(real)
     }
 
     /// All of them in creation order, with what their handles are bound to.
     pub fn communicators(&self) -> Vec<(u64, Arc<Communicator>)> {
-        self.communicators.iter().map(|(i, c)| (i as u64 + 1, c.clone())).collect()
+        self.communicators.iter().map(|(place, c)| (place, c.clone())).collect()
     }
 
     /// Adds one; what its handle is to be bound to.
     pub fn add_function(&self, function: Function) -> u64 {
-        self.functions.push(function) as u64 + 1
+        self.functions.add(function)
     }
 
     /// The function that a handle is bound to.
     #[inline]
     pub fn function(&self, real: u64) -> Option<&Function> {
-        get(&self.functions, real)
+        self.functions.get(real)
     }
 
     /// Notes a stream with its flags.

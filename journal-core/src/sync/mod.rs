@@ -11,6 +11,7 @@ pub use core::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
 #[allow(unsafe_code)]
 pub mod announce;
+pub mod append_only;
 #[allow(unsafe_code)]
 pub mod futex;
 pub mod gate;

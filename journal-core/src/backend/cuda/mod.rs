@@ -46,6 +46,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use driver::{Attribute, Driver, Outcome};
 use memory::{DeviceMemory, Refusal};
 use nvidia::NvidiaDriver;
+use crate::sync::append_only::AppendOnly;
 use objects::{EVENT_DISABLE_TIMING, KnownFunction, Module, Objects};
 use staging::Staging;
 use std::ffi::CString;
@@ -89,8 +90,8 @@ pub struct CudaDevice {
     window: Window,
     memory: Mutex<DeviceMemory>,
     objects: Mutex<Objects>,
-    /// A function's handle is its place here, from 1. Entries stay, so that a launch takes no lock.
-    functions: boxcar::Vec<KnownFunction>,
+    /// A function's handle is its place here.
+    functions: AppendOnly<KnownFunction>,
     foreign: Mutex<ForeignMemory>,
     staging: Staging,
 }
@@ -163,7 +164,7 @@ impl CudaDevice {
             window,
             memory: Mutex::new(memory),
             objects: Mutex::new(Objects::default()),
-            functions: boxcar::Vec::new(),
+            functions: AppendOnly::default(),
             foreign: Mutex::default(),
             staging,
         })
@@ -562,8 +563,8 @@ impl Device for CudaDevice {
         };
         self.told("cuFuncLoad", self.driver.function_load(function))?;
         let param_bytes = self.told("cuFuncGetParamInfo", self.driver.function_params(function))?;
-        let place = self.functions.push(KnownFunction { real: function, module: loaded, param_bytes: param_bytes.clone() });
-        Ok(Function { real: RealHandle(place as u64 + 1), param_bytes })
+        let place = self.functions.add(KnownFunction { real: function, module: loaded, param_bytes: param_bytes.clone() });
+        Ok(Function { real: RealHandle(place), param_bytes })
     }
 
     fn launch(&self, function: &Function, shape: LaunchShape, stream: RealHandle, params: &[u8]) -> DeviceResult<()> {
@@ -572,8 +573,7 @@ impl Device for CudaDevice {
         if shape.grid.contains(&0) || shape.block.contains(&0) {
             return invalid(CALL, format!("grid {:?} and block {:?} must not have a 0", shape.grid, shape.block));
         }
-        let place = function.real.0.checked_sub(1).and_then(|place| usize::try_from(place).ok());
-        let known = place.and_then(|place| self.functions.get(place));
+        let known = self.functions.get(function.real.0);
         // Until the call is made, so that the module stays.
         let Some((known, _pass)) = known.and_then(|known| Some((known, known.module.gate.enter()?))) else {
             return invalid(CALL, format!("no function {:#x} on this device; was its module unloaded?", function.real.0));
