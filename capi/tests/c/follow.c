@@ -1,6 +1,6 @@
 /* Following a journal: a writer in one process, a follower in another; what is told, what is missing, who is waited for. */
 #define _POSIX_C_SOURCE 200809L
-#include "expect.h"
+#include "own_journal.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -11,23 +11,6 @@
 
 /* Nothing here takes long: a wait of this length has failed. */
 enum { PATIENCE_MS = 60000, STEPS = 200, A_STEP = 25, LATE = 40 };
-
-static char job[48], name[96];
-
-static rejoin_journal *create(uint32_t rank) {
-    rejoin_journal *journal = NULL;
-    rejoin_journal_options options = REJOIN_JOURNAL_OPTIONS_INIT;
-    options.job = job;
-    options.rank = rank;
-    EXPECT(rejoin_journal_create(&options, &journal), OK, NULL);
-    snprintf(name, sizeof name, "%s", rejoin_journal_name(journal));
-    return journal;
-}
-
-static void end(rejoin_journal *journal) {
-    EXPECT(rejoin_journal_unlink(journal), OK, NULL);
-    EXPECT(rejoin_journal_close(journal), OK, NULL);
-}
 
 static void append(rejoin_journal *journal, uint64_t number) {
     rejoin_record_ref record;

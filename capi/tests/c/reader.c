@@ -1,6 +1,6 @@
 /* All that a reader can tell: flags and parts of records, absent payloads, lanes of the dead, handles, what steps begin with. */
 #define _POSIX_C_SOURCE 200809L
-#include "expect.h"
+#include "own_journal.h"
 
 #include <signal.h>
 #include <stdlib.h>
@@ -9,23 +9,6 @@
 
 /* More than a journal takes as a payload. */
 #define ELSEWHERE ((size_t)65 << 20)
-
-static char job[48], name[96];
-
-static rejoin_journal *create(uint32_t rank) {
-    rejoin_journal *journal = NULL;
-    rejoin_journal_options options = REJOIN_JOURNAL_OPTIONS_INIT;
-    options.job = job;
-    options.rank = rank;
-    EXPECT(rejoin_journal_create(&options, &journal), OK, NULL);
-    snprintf(name, sizeof name, "%s", rejoin_journal_name(journal));
-    return journal;
-}
-
-static void end(rejoin_journal *journal) {
-    EXPECT(rejoin_journal_unlink(journal), OK, NULL);
-    EXPECT(rejoin_journal_close(journal), OK, NULL);
-}
 
 static void parts_flags_and_payloads_that_are_elsewhere(void) {
     rejoin_journal *journal = create(0);

@@ -309,7 +309,7 @@ impl Agent {
         if group::keep(self.epoch(), || (communicator.clone(), call, native)) {
             return Ok(0);
         }
-        // Nearly always launched at once on a blocking communicator, and then there is nothing to settle.
+        // Where the launch came with the call there is nothing to settle.
         if self.issue(communicator, call, native, RealCommunicator::state)? != Progress::Ready {
             self.settle(communicator)?;
         }

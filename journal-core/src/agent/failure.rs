@@ -1,6 +1,6 @@
 //! A device that fails under a request: what becomes of the rank.
 
-use super::{Agent, AwaitReplay, FAILED, HostMemory, Phase, Value, failure_word};
+use super::{Agent, AwaitReplay, HostMemory, Phase, Value, failure_word, value_word};
 use std::time::{Duration, Instant};
 
 use crate::backend::{BackendKind, RealHandle};
@@ -108,7 +108,7 @@ impl Agent {
             let Some(_pass) = self.gate.enter() else { continue };
             let outcome = self.execute(request, host).map_err(|error| self.escalate(error));
             if let Some(record) = record {
-                self.journal.complete(record, outcome.as_ref().map_or_else(failure_word, |value| value & (FAILED - 1)));
+                self.journal.complete(record, outcome.as_ref().map_or_else(failure_word, |value| value_word(*value)));
             }
             if !matches!(outcome, Err(Error::Redo)) {
                 return outcome;

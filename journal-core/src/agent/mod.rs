@@ -198,7 +198,7 @@ impl Agent {
         match self.execute(request, host) {
             Ok(value) => {
                 if let Some(record) = record {
-                    self.journal.complete(record, value & (FAILED - 1));
+                    self.journal.complete(record, value_word(value));
                 }
                 self.done(request, phase, value);
                 Ok(value)
@@ -395,6 +395,10 @@ fn lives_on(request: &Request<'_>) -> bool {
 
 /// Results as recorded: a value below 2^61, or bit 61 with the status of the error.
 const FAILED: u64 = 1 << 61;
+
+fn value_word(value: Value) -> u64 {
+    value & (FAILED - 1)
+}
 
 fn failure_word(error: &Error) -> u64 {
     FAILED | u64::from(error.status() as i32 as u32)
